@@ -1,0 +1,49 @@
+# Headrace: `make help` lists what there is. Everything happens in .venv, from the pinned requirements.lock.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp
+EXAMPLE ?= examples/fan-out.yaml
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test lint format bench lua lock clean
+
+help: ## list the commands
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: $(STAMP) ## the virtual environment with .venv/bin/headrace
+
+$(STAMP): requirements.lock pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+run: setup ## run an example workflow to its end on the embedded engine
+	$(BIN)/headrace run $(EXAMPLE) --handlers examples.handlers
+
+test: setup ## the whole suite, against a real embedded Valkey
+	$(BIN)/python -m pytest -n auto
+
+lint: setup ## ruff, mypy and the layers of the house
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+format: setup ## let ruff put the code into shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup ## speed and growth as ratios to the bare bus, in one run
+	$(BIN)/python -m bench
+
+lua: setup ## print the assembled function library
+	@$(BIN)/python -m headrace.hot.library
+
+lock: setup ## resolve the dependencies anew into requirements.lock
+	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --generate-hashes --no-annotate --no-header \
+	  --no-emit-index-url --python-version 3.11 --quiet -o requirements.lock
+
+clean: ## remove the environment and what runs left behind
+	rm -rf $(VENV) .headrace .pytest_cache .mypy_cache .ruff_cache .hypothesis dist

@@ -1,0 +1,83 @@
+"""The floor: the same messages through the same Valkey by a bare Python loop over streams, without an engine.
+
+Two processes, as with the engine: one sends tasks and reads results, the other reads tasks and sends results. Each
+message is acknowledged and deleted. *Batched* keeps many messages under way in pipelines of 200, *single* one at a time.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+
+import redis
+
+BATCH = 200
+UNDER_WAY = 1000
+PAYLOAD = b'{"config":{}}'
+TASKS, RESULTS, GROUP = "floor:tasks", "floor:results", "g"
+
+
+def _client(url: str) -> redis.Redis:
+    return redis.Redis.from_url(url, protocol=2, socket_timeout=30)
+
+
+def _take(client: redis.Redis, stream: str) -> list[bytes]:
+    answer = client.execute_command(
+        "XREADGROUP", "GROUP", GROUP, "c", "COUNT", BATCH, "BLOCK", 5000, "STREAMS", stream, ">"
+    )
+    return [entry_id for entry_id, _ in answer[0][1]] if answer else []
+
+
+def _pass_on(client: redis.Redis, taken: str, ids: list[bytes], given: str | None, count: int) -> None:
+    pipeline = client.pipeline(transaction=False)
+    if ids:
+        pipeline.execute_command("XACK", taken, GROUP, *ids)
+        pipeline.execute_command("XDEL", taken, *ids)
+    for _ in range(count if given else 0):
+        pipeline.execute_command("XADD", given, "*", "m", PAYLOAD)
+    pipeline.execute()
+
+
+def _worker(url: str, count: int) -> None:
+    client = _client(url)
+    done = 0
+    while done < count:
+        ids = _take(client, TASKS)
+        _pass_on(client, TASKS, ids, RESULTS, len(ids))
+        done += len(ids)
+
+
+def _round(url: str, count: int, under_way: int) -> float:
+    client = _client(url)
+    client.delete(TASKS, RESULTS)
+    for stream in (TASKS, RESULTS):
+        client.xgroup_create(stream, GROUP, id="0", mkstream=True)
+    worker = multiprocessing.get_context("spawn").Process(target=_worker, args=(url, count + 1))
+    worker.start()
+    _pass_on(client, RESULTS, [], TASKS, 1)  # the worker is up once this one is back
+    while not (ids := _take(client, RESULTS)):
+        pass
+    _pass_on(client, RESULTS, ids, None, 0)
+    started = time.perf_counter()
+    sent = min(under_way, count)
+    _pass_on(client, RESULTS, [], TASKS, sent)
+    done = 0
+    while done < count:
+        ids = _take(client, RESULTS)
+        done += len(ids)
+        more = min(len(ids), count - sent)
+        sent += more
+        _pass_on(client, RESULTS, ids, TASKS, more)
+    took = time.perf_counter() - started
+    worker.join()
+    client.delete(TASKS, RESULTS)
+    client.close()
+    return took
+
+
+def batched_per_second(url: str, count: int = 20_000) -> float:
+    return count / _round(url, count, UNDER_WAY)
+
+
+def single_round_trip_ms(url: str, count: int = 1_000) -> float:
+    return 1000 * _round(url, count, 1) / count

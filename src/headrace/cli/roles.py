@@ -1,0 +1,60 @@
+"""`headrace orchestrator` and `headrace worker`: one production role each."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from headrace import logs
+from headrace.cli.startup import USAGE, load_registry, load_settings
+from headrace.errors import HeadraceError, StoreUnavailable, StoreUnsupported
+from headrace.hot.store import HotStore
+from headrace.process import run_loop, serve
+from headrace.settings import Settings
+
+UNREACHABLE = 3
+
+
+def run_orchestrator() -> int:
+    from headrace.engine.role import orchestrate
+
+    settings = load_settings()
+    return _serve("orchestrator", settings, lambda store, name, stop: orchestrate(store, settings, name, stop))
+
+
+def run_worker(modules: Sequence[str]) -> int:
+    from headrace.worker.worker import Worker
+
+    settings = load_settings()
+    registry = load_registry([*settings.worker_handlers, *modules])
+    return _serve("worker", settings, lambda store, name, stop: Worker(store, registry, settings, name).run(stop))
+
+
+def _serve(
+    role: str, settings: Settings, body: Callable[[HotStore, str, asyncio.Event], Coroutine[Any, Any, None]]
+) -> int:
+    logs.configure()
+    url = settings.valkey_url
+    if url is None:
+        print(f"headrace {role}: set REDIS_URL (or REDIS_HOST) to the Valkey that all roles share", file=sys.stderr)
+        return USAGE
+    try:
+        run_loop(serve(role, settings, url, body))
+    except* (StoreUnavailable, StoreUnsupported) as group:
+        print(f"headrace {role}: {_first(group)}", file=sys.stderr)
+        return_code = UNREACHABLE
+    except* HeadraceError as group:
+        print(f"headrace {role}: {_first(group)}", file=sys.stderr)
+        return_code = USAGE
+    else:
+        return_code = 0
+    return return_code
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,88 @@
+"""What an execution is opened with: nothing but its input when fresh, or also what an earlier run has completed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from headrace.hot.keys import INPUT_FIELD
+from headrace.hot.store import SLICE
+from headrace.model.definition import Definition
+from headrace.model.graph import Graph
+from headrace.model.messages import Opening, OpenSlice, Record
+
+SLICE_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A completed node of an earlier run."""
+
+    record: Record
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run that is to be opened. `created_ms` 0: now."""
+
+    execution_id: str
+    definition: Definition
+    input_text: str
+    number: int = 1
+    created_ms: int = 0
+    old_epoch: str = ""
+    last_event: str = ""
+
+
+def fresh(run: Run, token: str) -> OpenSlice:
+    return OpenSlice(run.execution_id, token, outputs=[(INPUT_FIELD, run.input_text)], opening=_opening(run, 0))
+
+
+def continued(run: Run, token: str, graph: Graph, kept: Mapping[str, Kept]) -> list[OpenSlice]:
+    """The completed nodes with their outputs, and how many parents of each node they are; the last slice opens."""
+    slices: list[OpenSlice] = []
+    rows: list[tuple[str | int, ...]] = []
+    counts: list[tuple[str, int]] = []
+    outputs = [(INPUT_FIELD, run.input_text)]
+    size = len(run.input_text)
+
+    def cut() -> None:
+        nonlocal rows, counts, outputs, size
+        slices.append(OpenSlice(run.execution_id, token, rows, counts, outputs))
+        rows, counts, outputs, size = [], [], [], 0
+
+    done: dict[int, int] = {}
+    for name, node in kept.items():
+        children = graph.children[graph.index[name]]
+        for child in children:
+            done[child] = done.get(child, 0) + 1
+        rows.append((name, *msgspec.structs.astuple(msgspec.structs.replace(node.record, cursor=len(children)))))
+        outputs.append((name, node.output))
+        size += len(node.output)
+        if size > SLICE_BYTES or len(rows) >= SLICE:
+            cut()
+    names = list(graph.index)
+    for child, count in done.items():
+        counts.append((names[child], count))
+        if len(counts) >= SLICE:
+            cut()
+    slices.append(OpenSlice(run.execution_id, token, rows, counts, outputs, _opening(run, len(kept))))
+    return slices
+
+
+def _opening(run: Run, kept: int) -> Opening:
+    definition = run.definition
+    return Opening(
+        run=run.number,
+        definition=definition.content_hash,
+        mode=definition.on_failure,
+        left=len(definition.nodes) - kept,
+        failed=0,
+        created_ms=run.created_ms,
+        timeout_ms=round((definition.timeout_seconds or 0) * 1000),
+        cancelled=False,
+        start="all" if kept else "roots",
+    )

@@ -1,0 +1,231 @@
+"""An orchestrator takes hints, applies them, renders what became ready and dispatches it.
+
+    read_hints -> decide -> advance -> render -> dispatch (which acknowledges the hints)
+
+It keeps nothing that matters: a hint stays pending in the results stream until what follows from it exists, so an
+orchestrator may die at any point, be doubled, or see a hint twice. What it left pending, another one takes over
+(keeper.py). A node with many children is walked in slices; each slice's children are dispatched before the next one is
+counted, and the hint goes with the last slice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+import structlog
+
+from headrace.engine.plans import LoadedPlan, Plans
+from headrace.engine.rendering import Ready, Renderer
+from headrace.errors import HeadraceError, StoreUnavailable
+from headrace.hot.store import SLICE, HotStore
+from headrace.model.messages import Dispatch, Failure, Hint, Outcome, Verdict
+from headrace.model.retry import Again, decide
+from headrace.settings import Settings
+
+CALL_BYTES = 4 << 20  # bound of one call's bodies
+
+_decode_outcome = msgspec.json.Decoder(Outcome).decode
+_encode = msgspec.json.Encoder().encode
+
+log = structlog.get_logger(__name__)
+
+Entry = tuple[str, Hint]
+Answer = Sequence[tuple[int, int]]  # nodes, and the attempts that they had so far
+
+
+@dataclass(slots=True)
+class Walk:
+    """One hint on its way: which of its nodes have been passed to `advance`, and whether any answer came."""
+
+    hint_id: str
+    hint: Hint
+    plan: LoadedPlan | None
+    verdict: str
+    body: str = ""
+    delay_ms: int = 0
+    flag: bool = False
+    nodes: list[int] = field(default_factory=list)
+    offset: int = 0
+    skipped: set[int] = field(default_factory=set)
+    answered: bool = False
+    acknowledged: bool = False
+
+    @property
+    def over(self) -> bool:
+        return self.acknowledged or (self.plan is not None and self.offset >= len(self.nodes))
+
+    def next_slice(self, room: int) -> tuple[list[int], Verdict]:
+        hint, nodes = self.hint, self.nodes[self.offset : self.offset + room]
+        names = [self.plan.named_parents[i] for i in nodes] if self.plan else []
+        return nodes, Verdict(
+            self.hint_id, hint.execution_id, hint.epoch, hint.run, hint.node, hint.attempt, self.verdict, self.body,
+            self.delay_ms, self.flag, self.offset, len(self.nodes), not self.answered, names,
+        )  # fmt: skip
+
+
+class Orchestrator:
+    def __init__(self, store: HotStore, settings: Settings, name: str) -> None:
+        self._store = store
+        self._settings = settings
+        self.name = name
+        self._plans = Plans(store, settings)
+        self._renderer = Renderer(store, settings)
+        self._parked: set[str] = set()
+        self._random = random.Random()  # noqa: S311 - jitter, not a secret
+
+    async def follow(self, partition: int, stop: asyncio.Event) -> None:
+        """Works on one partition's hints until told to stop; what it then still holds pending it finishes."""
+        stopped = asyncio.ensure_future(stop.wait())
+        try:
+            unsure = True  # something may be pending under our name: a reply was lost, or a step failed
+            while not stop.is_set():
+                try:
+                    if unsure:
+                        await self._finish_pending(partition)
+                        unsure = False
+                    read = asyncio.ensure_future(
+                        self._store.read_hints(partition, self.name, self._settings.orchestrator_batch)
+                    )
+                    await asyncio.wait((read, stopped), return_when=asyncio.FIRST_COMPLETED)
+                    if not read.done():
+                        read.cancel()
+                        break
+                    await self.process(partition, read.result())
+                except StoreUnavailable as error:
+                    log.warning("store away", partition=partition, error=str(error))
+                    unsure = True
+                    await asyncio.wait((stopped,), timeout=0.2)
+            await self._finish_pending(partition)
+            await self._store.leave(partition, [self.name])
+        except StoreUnavailable as error:
+            log.warning("stopped while the store is away", partition=partition, error=str(error))
+        finally:
+            stopped.cancel()
+
+    async def _finish_pending(self, partition: int) -> None:
+        after = "0-0"
+        while entries := await self._store.own_pending_hints(partition, self.name, after, SLICE):
+            after = entries[-1][0]
+            await self.process(partition, [entry for entry in entries if entry[0] not in self._parked])
+
+    async def process(self, partition: int, entries: Sequence[Entry]) -> None:
+        """A batch at once; if anything in it is refused, one by one, so that one bad hint does not stop the others.
+
+        A hint that fails alone stays pending and is tried again when it is taken over."""
+        size = self._settings.orchestrator_batch
+        for batch in (entries[start : start + size] for start in range(0, len(entries), size)):
+            try:
+                await self._process(partition, batch)
+            except StoreUnavailable:
+                raise
+            except Exception:
+                if len(batch) > 1:
+                    for entry in batch:
+                        await self.process(partition, (entry,))
+                    continue
+                hint_id, hint = batch[0]
+                self._parked.add(hint_id)
+                log.exception("hint refused", hint=hint_id, execution_id=hint.execution_id, node=hint.node)
+
+    async def retry(self, partition: int, ready: Sequence[Ready]) -> None:
+        """Dispatches nodes whose retry is due."""
+        await self._dispatch(partition, ready, ())
+
+    async def plan(self, partition: int, content_hash: str) -> LoadedPlan | None:
+        return await self._plans.get(partition, content_hash)
+
+    async def _process(self, partition: int, entries: Iterable[Entry]) -> None:
+        walks = [self._walk(hint_id, hint, await self.plan(partition, hint.definition)) for hint_id, hint in entries]
+        while walks:
+            asked = await self._advance(partition, walks)
+            ready: dict[tuple[str, str], Ready] = {}
+            for walk, answer in asked:
+                for node in self._take_answer(walk, answer):
+                    ready.setdefault((node.execution_id, node.node), node)
+            over = [walk.hint_id for walk, _ in asked if walk.over and not walk.acknowledged]
+            await self._dispatch(partition, list(ready.values()), over)
+            asked_before = {id(walk) for walk, _ in asked}
+            walks = [walk for walk in walks if not walk.over and not (walk.plan is None and id(walk) in asked_before)]
+
+    async def _advance(self, partition: int, walks: Sequence[Walk]) -> list[tuple[Walk, Answer]]:
+        """One call, with as many slices as fit into it."""
+        asked: list[tuple[Walk, list[int]]] = []
+        verdicts: list[Verdict] = []
+        room, size = SLICE, CALL_BYTES
+        for walk in walks:
+            if asked and (room <= 0 or size <= 0):
+                break
+            nodes, verdict = walk.next_slice(max(room, 1))
+            asked.append((walk, nodes))
+            verdicts.append(verdict)
+            room, size = room - len(nodes), size - len(verdict.body)
+        replies = await self._store.advance(partition, verdicts)
+        answers: list[tuple[Walk, Answer]] = []
+        for (walk, nodes), reply in zip(asked, replies, strict=True):
+            walk.offset += len(nodes)
+            walk.acknowledged = reply.acknowledged
+            walk.answered = walk.answered or bool(reply.answer)
+            walk.body = ""  # it took effect with the first slice
+            if walk.verdict in ("T", "F"):
+                walk.verdict, walk.flag = "K", reply.replay
+            answers.append((walk, [(nodes[position], attempt) for position, attempt in reply.answer]))
+        return answers
+
+    def _take_answer(self, walk: Walk, answer: Answer) -> list[Ready]:
+        """Ready nodes; or, where nodes were skipped, their children join the walk."""
+        plan, hint = walk.plan, walk.hint
+        if plan is None or not answer:
+            return []
+        if walk.verdict == "K":
+            walk.skipped.update(i for i, _ in answer)
+            below = (child for i, _ in answer for child in plan.graph.children[i])
+            walk.nodes = [i for i in dict.fromkeys((*walk.nodes[walk.offset :], *below)) if i not in walk.skipped]
+            walk.offset = 0
+            return []
+        return [Ready(hint.execution_id, hint.epoch, hint.run, attempt + 1, plan, i) for i, attempt in answer]
+
+    async def _dispatch(self, partition: int, ready: Sequence[Ready], hints: Sequence[str]) -> None:
+        """In calls of bounded size; the hints go with the last one, when all that follows from them exists."""
+        size = 0
+        items: list[Dispatch] = []
+        for item in await self._renderer.render(ready):
+            if size > CALL_BYTES or len(items) >= SLICE:
+                await self._store.dispatch(partition, items, ())
+                size, items = 0, []
+            items.append(item)
+            size += len(item.payload)
+        if items or hints:
+            await self._store.dispatch(partition, items, hints)
+
+    def _walk(self, hint_id: str, hint: Hint, plan: LoadedPlan | None) -> Walk:
+        if plan is None:
+            log.error("definition is missing", definition=hint.definition, execution_id=hint.execution_id)
+            return Walk(hint_id, hint, None, "N")
+        if hint.is_start:
+            nodes = plan.graph.roots if hint.outcome == "roots" else range(len(plan.names))
+            return Walk(hint_id, hint, plan, "S", nodes=list(nodes))
+        index = plan.graph.index[hint.node]
+        outcome = self._outcome(hint)
+        if outcome.output is not None:
+            self._renderer.remember(hint.execution_id, hint.epoch, hint.node, outcome.output)
+            return Walk(hint_id, hint, plan, "C", body=outcome.output, nodes=list(plan.graph.children[index]))
+        failure = outcome.failure or Failure("bad_output", "the worker reported neither an output nor a failure")
+        body = _encode(failure).decode()
+        decision = decide(
+            failure, plan.policy(index), retries=hint.retries, lost=hint.lost, chance=self._random.random()
+        )
+        downstream = list(plan.graph.children[index]) if plan.definition.on_failure == "continue" else []
+        if isinstance(decision, Again):
+            delay_ms = round(decision.delay_seconds * 1000)
+            return Walk(hint_id, hint, plan, "T", body, delay_ms, flag=decision.lost, nodes=downstream)
+        return Walk(hint_id, hint, plan, "F", body=body, nodes=downstream)
+
+    def _outcome(self, hint: Hint) -> Outcome:
+        try:
+            return _decode_outcome(hint.outcome)
+        except (msgspec.MsgspecError, HeadraceError) as error:
+            return Outcome(failure=Failure("bad_output", f"the worker's report cannot be read: {error}"))

@@ -1,0 +1,35 @@
+"""The outputs that an orchestrator has seen lately, decoded.
+
+Within an epoch a node has at most one output, so what is cached never changes. The cache only saves reads: whatever is
+not in it is fetched from the hot store.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+from headrace.model import payload
+
+Key = tuple[str, str, str]  # execution, epoch, node
+
+
+class OutputCache:
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._held: OrderedDict[Key, tuple[Any, int]] = OrderedDict()
+
+    def put(self, key: Key, text: str) -> Any:
+        value, size = payload.decode(text), len(text) + 200
+        replaced = self._held.pop(key, None)
+        self._bytes += size - (replaced[1] if replaced else 0)
+        self._held[key] = (value, size)
+        while self._bytes > self._most_bytes:
+            _, (_, dropped) = self._held.popitem(last=False)
+            self._bytes -= dropped
+        return value
+
+    def get(self, key: Key) -> tuple[Any, int] | None:
+        """The value and about how large it is as text."""
+        return self._held.get(key)

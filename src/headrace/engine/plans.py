@@ -1,0 +1,73 @@
+"""The definitions that an orchestrator works with, each loaded from the hot store and compiled once."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import msgspec
+
+from headrace.hot.store import HotStore
+from headrace.model.definition import Definition, RetryConfig
+from headrace.model.messages import Work
+from headrace.model.plan import Plan
+from headrace.settings import Settings
+
+MOST_NODES_HELD = 1_000_000
+
+_encode = msgspec.json.Encoder().encode
+
+
+class LoadedPlan:
+    """A plan with what the settings add to it, and the payloads of nodes that need no rendering."""
+
+    __slots__ = ("_defaults", "_payloads", "definition", "graph", "named_parents", "names", "plan")
+
+    def __init__(self, plan: Plan, defaults: RetryConfig) -> None:
+        self.plan = plan
+        self.definition = plan.definition
+        self.graph = plan.graph
+        self.names = tuple(node.id for node in plan.definition.nodes)
+        self.named_parents = tuple(zip(self.names, plan.graph.parent_counts, strict=True))
+        self._defaults = defaults
+        self._payloads: dict[int, str] = {}
+
+    def policy(self, index: int) -> RetryConfig:
+        own = self.definition.nodes[index].retry_config
+        return self._defaults if own is None else own.over(self._defaults)
+
+    def payload(self, index: int, config: dict[str, object]) -> str:
+        return _encode(Work(config, self.definition.nodes[index].timeout_seconds)).decode()
+
+    def constant_payload(self, index: int) -> str | None:
+        """The payload of a node whose config reads nothing; None for the others."""
+        known = self._payloads.get(index)
+        if known is not None:
+            return known
+        if self.plan.needs(index) or self.plan.needs_input(index):
+            return None
+        made = self._payloads[index] = self.payload(index, self.plan.render(index, {}, {}))
+        return made
+
+
+class Plans:
+    def __init__(self, store: HotStore, settings: Settings) -> None:
+        self._store = store
+        self._defaults = settings.retry
+        self._held: OrderedDict[str, LoadedPlan] = OrderedDict()
+        self._nodes = 0
+
+    async def get(self, partition: int, content_hash: str) -> LoadedPlan | None:
+        held = self._held.get(content_hash)
+        if held is not None:
+            self._held.move_to_end(content_hash)
+            return held
+        text = await self._store.definition(partition, content_hash)
+        if text is None:
+            return None
+        loaded = LoadedPlan(Plan(Definition.from_json(text)), self._defaults)
+        self._held[content_hash] = loaded
+        self._nodes += len(loaded.names)
+        while self._nodes > MOST_NODES_HELD and len(self._held) > 1:
+            _, dropped = self._held.popitem(last=False)
+            self._nodes -= len(dropped.names)
+        return loaded

@@ -1,0 +1,116 @@
+"""Every exception that Headrace raises on purpose, each with a stable code.
+
+HeadraceError
+├── InvalidDefinition      a definition has problems; all of them are in .problems
+├── InvalidInput           input_params do not fit the definition's `inputs`; all problems in .problems
+├── TemplateError          a template cannot be compiled or rendered
+│   ├── TemplateSyntaxError    it does not parse, or uses what templates may not use
+│   ├── MissingValue           it reads something that is not there
+│   └── TemplateLimit          it went over a budget (length, syntax nodes, steps, depth, output)
+├── BadValue               a value that cannot be stored as JSON (NaN, lone surrogate, NUL, too large, ...)
+├── HandlerNotFound        no handler of this name, or a handler module that cannot be imported
+├── Retry                  raised by handlers: try again, after `after` seconds if given
+├── Fatal                  raised by handlers: do not try again
+├── ExecutionNotFound
+├── Conflict               the state of the execution does not allow this
+├── StoreUnavailable       Valkey cannot be reached
+└── StoreUnsupported       Valkey is there, but with a version, format or setting we must not run on
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with a document, and where: the path into it, the node, and the line if known."""
+
+    code: str
+    message: str
+    loc: tuple[str | int, ...] = ()
+    node: str | None = None
+    line: int | None = field(default=None, compare=False)
+    column: int | None = field(default=None, compare=False)
+
+    def __str__(self) -> str:
+        where = f"node {self.node}: " if self.node else ""
+        line = f"line {self.line}: " if self.line is not None else ""
+        return f"{line}{where}{self.message}"
+
+
+class HeadraceError(Exception):
+    code = "error"
+
+
+class _Problems(HeadraceError):
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("; ".join(str(problem) for problem in self.problems))
+
+
+class InvalidDefinition(_Problems):
+    code = "invalid_definition"
+
+
+class InvalidInput(_Problems):
+    code = "invalid_input"
+
+
+class TemplateError(HeadraceError):
+    code = "template_error"
+
+
+class TemplateSyntaxError(TemplateError):
+    code = "template_syntax"
+
+
+class MissingValue(TemplateError):
+    code = "template_missing_value"
+
+
+class TemplateLimit(TemplateError):
+    code = "template_limit"
+
+
+class BadValue(HeadraceError):
+    code = "bad_value"
+
+
+class HandlerNotFound(HeadraceError):
+    code = "handler_not_found"
+
+
+class Retry(HeadraceError):
+    """Raise this in a handler to have the node tried again, within its retry policy."""
+
+    code = "retry"
+
+    def __init__(self, message: str = "", *, after: float | None = None) -> None:
+        if after is not None and not 0 <= after < float("inf"):
+            raise ValueError("after must be a number of seconds, not negative")
+        super().__init__(message)
+        self.after = after
+
+
+class Fatal(HeadraceError):
+    """Raise this in a handler to fail the node for good."""
+
+    code = "fatal"
+
+
+class ExecutionNotFound(HeadraceError):
+    code = "execution_not_found"
+
+
+class Conflict(HeadraceError):
+    code = "conflict"
+
+
+class StoreUnavailable(HeadraceError):
+    code = "store_unavailable"
+
+
+class StoreUnsupported(HeadraceError):
+    code = "store_unsupported"

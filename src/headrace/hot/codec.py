@@ -1,0 +1,143 @@
+"""How messages are written for the Lua functions, and how their answers and records are read.
+
+The counterpart of prelude.lua: flat MessagePack lists in, `struct` records and texts separated by `|` out. No part of a
+token can contain a `|`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from headrace.model.messages import (
+    Advanced,
+    Change,
+    Dispatch,
+    Due,
+    Event,
+    Execution,
+    Hint,
+    Record,
+    Report,
+    Task,
+    Token,
+    Verdict,
+)
+from headrace.model.state import NodeState
+
+_execution_numbers = struct.Struct("<5I").unpack_from
+_node_numbers = struct.Struct("<cIHHIddd")
+_RETRYING = NodeState.RETRYING.value
+
+encode = msgspec.msgpack.Encoder().encode
+decode_tasks = msgspec.msgpack.Decoder(list[Task]).decode
+decode_due = msgspec.msgpack.Decoder(tuple[list[Due], bool]).decode
+_decode_numbers = msgspec.msgpack.Decoder(list[int]).decode
+
+
+def token_fields(token: Token) -> tuple[str, str, int, str, int]:
+    return (token.execution_id, token.epoch, token.run, token.node, token.attempt)
+
+
+def dispatch_arguments(items: Sequence[Dispatch], hints: Sequence[str]) -> list[bytes | str]:
+    fields: list[object] = []
+    messages: list[bytes | str] = []
+    for item in items:
+        node = (item.execution_id, item.epoch, item.run, item.node, item.attempt)
+        fields += (*node, item.parents, item.handler, item.failed)
+        messages.append(item.payload if item.failed else encode(Task(*node, item.handler, item.payload)))
+    return [encode(fields), encode(hints), *messages]
+
+
+def release_arguments(tasks: Iterable[Task]) -> list[bytes | str]:
+    fields: list[object] = []
+    messages: list[bytes | str] = []
+    for task in tasks:
+        fields += (*token_fields(task.token), task.handler)
+        messages.append(encode(msgspec.structs.replace(task, attempt=task.attempt + 1)))
+    return [encode(fields), *messages]
+
+
+def renew_argument(worker: str, about: str, lease_ms: int, tokens: Iterable[Token]) -> bytes:
+    return encode([worker, about, lease_ms, *(field for token in tokens for field in token_fields(token))])
+
+
+def report_argument(reports: Iterable[Report]) -> bytes:
+    return encode([field for one in reports for field in (*token_fields(one.token), one.outcome)])
+
+
+def advance_arguments(verdicts: Iterable[Verdict]) -> bytes:
+    fields: list[object] = []
+    for v in verdicts:
+        fields += (
+            v.hint_id, v.execution_id, v.epoch, v.run, v.node, v.attempt, v.verdict, v.body, v.delay_ms, v.flag,
+            v.offset, v.total, v.quiet, len(v.names),
+        )  # fmt: skip
+        for pair in v.names:
+            fields += pair
+    return encode(fields)
+
+
+def read_advanced(raw: bytes) -> list[Advanced]:
+    numbers = _decode_numbers(raw)
+    found: list[Advanced] = []
+    at = 0
+    while at < len(numbers):
+        acknowledged, replay, count = numbers[at : at + 3]
+        at += 3
+        pairs = [(numbers[i] - 1, numbers[i + 1]) for i in range(at, at + 2 * count, 2)]
+        at += 2 * count
+        found.append(Advanced(bool(acknowledged), bool(replay), pairs))
+    return found
+
+
+def read_hint(fields: Sequence[bytes]) -> Hint:
+    execution_id, epoch, run, node, attempt, definition, retries, lost = fields[1].decode().split("|")
+    return Hint(
+        execution_id, epoch, int(run), node, int(attempt), definition, int(retries), int(lost), fields[3].decode()
+    )
+
+
+def read_event(fields: Sequence[bytes]) -> Event:
+    execution_id, epoch, run, seq, previous, at_ms, status, error = fields[1].decode().split("|", 7)
+    changes = [_read_change(fields[i].decode(), fields[i + 1].decode()) for i in range(2, len(fields), 2)]
+    return Event(execution_id, epoch, int(run), int(seq), previous, int(at_ms), status, error, changes)
+
+
+def _read_change(node: str, text: str) -> Change:
+    attempt, _, detail = text[1:].partition(" ")
+    if text[0] == _RETRYING:
+        due_ms, _, detail = detail.partition(" ")
+        return Change(node, text[0], int(attempt), detail, int(due_ms))
+    return Change(node, text[0], int(attempt), detail)
+
+
+def read_record(raw: bytes | None) -> Record:
+    if raw is None:
+        return Record()
+    state, attempt, retries, lost, cursor, *times = _node_numbers.unpack_from(raw)
+    worker, _, error = raw[_node_numbers.size :].partition(b"\0")
+    queued, started, finished = map(int, times)
+    return Record(
+        state.decode(), attempt, retries, lost, cursor, queued, started, finished, worker.decode(), error.decode()
+    )
+
+
+EXECUTION_FIELDS = ("@m", "@created", "@started", "@finished", "@error", "@error_node")
+
+
+def read_execution(values: Sequence[bytes | None]) -> Execution | None:
+    """From the values of EXECUTION_FIELDS."""
+    packed, *times = values[:4]
+    if packed is None:
+        return None
+    run, left, busy, failed, seq = _execution_numbers(packed, 4)
+    epoch, last, definition, _ = packed[24:].decode().split("\0")
+    created, started, finished = (int(time or 0) for time in times)
+    error, error_node = ((value or b"").decode() for value in values[4:])
+    return Execution(
+        chr(packed[1]), chr(packed[2]), run, left, busy, failed, seq, epoch, last, definition, created, started,
+        finished, error, error_node,
+    )  # fmt: skip

@@ -1,0 +1,120 @@
+"""The Lua functions of the hot store, one typed method each; the files in lua/ say what each of them does.
+
+Every function is safe to repeat, so repeating a call after a broken connection does no harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from headrace.hot import codec, keys, library
+from headrace.hot.wire import Link, Refused
+from headrace.model.messages import (
+    Advanced,
+    Dispatch,
+    Due,
+    OpenSlice,
+    Report,
+    Reservation,
+    Task,
+    Token,
+    Verdict,
+)
+
+RESERVATION_MS = 30_000
+
+
+class Functions:
+    def __init__(self, link: Link, partitions: int) -> None:
+        self._link = link
+        self.partitions = partitions
+        self._declared = [keys.declared(partition) for partition in range(partitions)]
+
+    def partition_of(self, execution_id: str) -> int:
+        return keys.partition_of(execution_id, self.partitions)
+
+    async def reserve(
+        self, partition: int, reservations: Sequence[Reservation], *, definition_ttl_seconds: int
+    ) -> list[str]:
+        fields: list[object] = [RESERVATION_MS, definition_ttl_seconds]
+        for one in reservations:
+            fields += (one.execution_id, one.token, one.old_epoch, one.last_event, one.run, one.again)
+        return _texts(await self._call("reserve", partition, codec.encode(fields)))
+
+    async def open(self, partition: int, slices: Sequence[OpenSlice]) -> list[str]:
+        return _texts(await self._call("open", partition, codec.encode((RESERVATION_MS, slices))))
+
+    async def dispatch(self, partition: int, items: Sequence[Dispatch], hints: Sequence[str]) -> int:
+        return int(await self._call("dispatch", partition, *codec.dispatch_arguments(items, hints)))
+
+    async def claim(
+        self, partition: int, worker: str, slots: int, lease_ms: int, handlers: Sequence[str]
+    ) -> tuple[list[Task], int]:
+        """The tasks, and how many entries were read: fewer than slots means that the streams are empty now."""
+        streams = tuple(keys.tasks(partition, handler) for handler in handlers)
+        arguments = codec.encode((worker, slots, lease_ms))
+        tasks, read = await self._call("claim", partition, arguments, more_keys=streams)
+        return codec.decode_tasks(tasks), read
+
+    async def renew(self, partition: int, worker: str, about: str, lease_ms: int, tokens: Sequence[Token]) -> list[int]:
+        """The positions of the tokens that no longer fit."""
+        return _from_zero(await self._call("renew", partition, codec.renew_argument(worker, about, lease_ms, tokens)))
+
+    async def release(self, partition: int, tasks: Sequence[Task]) -> int:
+        return int(await self._call("release", partition, *codec.release_arguments(tasks)))
+
+    async def report(self, partition: int, reports: Sequence[Report]) -> list[int]:
+        """The positions of the reports that came too late to count."""
+        return _from_zero(await self._call("report", partition, codec.report_argument(reports)))
+
+    async def advance(self, partition: int, verdicts: Sequence[Verdict]) -> list[Advanced]:
+        return codec.read_advanced(await self._call("advance", partition, codec.advance_arguments(verdicts)))
+
+    async def due(self, partition: int, most: int, lease_ms: int) -> tuple[list[Due], bool]:
+        return codec.decode_due(await self._call("due", partition, codec.encode((most, lease_ms))))
+
+    async def cancel(self, execution_id: str, run: int) -> str:
+        partition = self.partition_of(execution_id)
+        return str((await self._call("cancel", partition, codec.encode((execution_id, run)))).decode())
+
+    async def forget(
+        self, partition: int, items: Sequence[tuple[str, str, str]], *, definition_ttl_seconds: int
+    ) -> list[int]:
+        """Items are (execution, epoch, last event); the answer is the positions of those that are gone."""
+        fields = [definition_ttl_seconds, *(field for item in items for field in item)]
+        return _from_zero(await self._call("forget", partition, codec.encode(fields)))
+
+    async def reject(self, partition: int, handler: str, age_ms: int, most: int, outcome: str) -> int:
+        return int(await self._call("reject", partition, codec.encode((handler, age_ms, most, outcome))))
+
+    async def leave(self, partition: int, consumers: Sequence[str]) -> int:
+        """Takes orchestrators that hold nothing pending off the results."""
+        return int(await self._call("leave", partition, codec.encode(consumers)))
+
+    async def load_library(self) -> None:
+        try:
+            await self._link.call("FUNCTION", "LOAD", library.source())
+        except Refused as error:
+            if "already exists" not in str(error):
+                raise
+
+    async def _call(self, name: str, partition: int, *arguments: bytes | str, more_keys: tuple[str, ...] = ()) -> Any:
+        declared = self._declared[partition]
+        count = len(declared) + len(more_keys)
+        command = ("FCALL", library.function(name), count, *declared, *more_keys, *arguments)
+        try:
+            return await self._link.call(*command)
+        except Refused as error:
+            if "unction not found" not in str(error):
+                raise
+        await self.load_library()
+        return await self._link.call(*command)
+
+
+def _texts(answers: object) -> list[str]:
+    return [answer.decode() for answer in cast("list[bytes]", answers)]
+
+
+def _from_zero(positions: object) -> list[int]:
+    return [position - 1 for position in cast("list[int]", positions)]

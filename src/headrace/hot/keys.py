@@ -1,0 +1,60 @@
+"""Every key of the hot store: name, type, life, writer.
+
+All keys of one partition carry its hash tag, so that they live in one cluster slot and one function may change state,
+counters, timers and streams together. An execution belongs to the partition that its id hashes to.
+
+    key                      type    holds                                            lives
+    hr:{p}:meta              hash    due: time of the last `due`; grace: see due.lua  for ever
+    hr:{p}:x:<id>            hash    all of an execution:                             reserve .. forget
+                                     @m its record, @created .. its times and error,
+                                     <node> its record; absent reads as PENDING,
+                                     d:<node> parents done, counted up,
+                                     o:<node> its output, o:@input input_params
+    hr:{p}:def:<hash>        string  a definition as JSON                             while in use, and a while after
+    hr:{p}:defs              hash    definition hash -> executions that use it        with def:<hash>
+    hr:{p}:tasks:<handler>   stream  work; an entry is gone once it is claimed        dispatch .. claim
+    hr:{p}:queues            set     the handlers that ever had a task stream         for ever
+    hr:{p}:results           stream  hints for orchestrators, with a consumer group   report, due .. dispatch, advance
+    hr:{p}:events            stream  the outbox: every change, in order               .. trimmed once archived
+    hr:{p}:control           stream  cancellations, which workers watch               capped
+    hr:{p}:timers            zset    retries, leases, deadlines by due time in ms     any function .. due
+    hr:{p}:workers           hash    worker -> last heartbeat and what it offers      renew .. sign-off, keeper
+"""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+# Passed to every function, in this order; the Lua prelude is generated from it.
+DECLARED = ("meta", "results", "events", "timers", "control", "queues", "workers", "defs")
+
+RESULTS_GROUP = "orchestrators"
+INPUT_FIELD = "@input"
+
+
+def prefix(partition: int) -> str:
+    return f"hr:{{{partition}}}:"
+
+
+def declared(partition: int) -> tuple[str, ...]:
+    return tuple(prefix(partition) + name for name in DECLARED)
+
+
+def partition_of(execution_id: str, partitions: int) -> int:
+    return crc32(execution_id.encode()) % partitions
+
+
+def tasks(partition: int, handler: str) -> str:
+    return f"{prefix(partition)}tasks:{handler}"
+
+
+def definition(partition: int, content_hash: str) -> str:
+    return f"{prefix(partition)}def:{content_hash}"
+
+
+def output_field(node: str) -> str:
+    return f"o:{node}"
+
+
+def execution(partition: int, execution_id: str) -> str:
+    return f"{prefix(partition)}x:{execution_id}"

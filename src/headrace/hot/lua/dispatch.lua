@@ -1,0 +1,43 @@
+-- dispatch: rendered nodes go to the workers, and only then are the hints consumed that led here.
+-- Takes   1. of each node: execution, epoch, run, node, attempt = last + 1, number of parents, handler, failed
+--         2. the hints to acknowledge   3. and on: of each node the task's message; when its config cannot be rendered,
+--         `failed` is true and this is the outcome.
+-- Guard   each node: the execution is mine and RUNNING, the node PENDING or RETRYING, the attempt fits, all parents are
+--         done (a single one is: it led here); else it is passed over.
+-- Effect  QUEUED, a task in the handler's stream, the retry timer gone; or REPORTED with a final failure in results.
+--         Then XACK and XDEL of the hints.
+-- Answers how many nodes were taken.
+local function dispatch(keys, args)
+  local P = open_partition(keys)
+  local items, hints = cmsgpack.unpack(args[1]), cmsgpack.unpack(args[2])
+  load_all(P, items, 8, 1, 3)
+  local taken, message = 0, 2
+  for i = 1, #items, 8 do
+    message = message + 1
+    local X = mine(P, items[i], items[i + 1], items[i + 2])
+    if X and X.status == EXECUTION.RUNNING then
+      local name, attempt, parents = items[i + 3], items[i + 4], items[i + 5]
+      local nd = read_node(X, name)
+      local waits = nd[STATE] == NODE.PENDING or nd[STATE] == NODE.RETRYING
+      if waits and nd[ATTEMPT] + 1 == attempt
+         and (parents < 2 or tonumber(redis.call('HGET', X.key, 'd:' .. name) or 0) == parents) then
+        taken = taken + 1
+        local failed = items[i + 7]
+        if nd[STATE] == NODE.RETRYING then redis.call('ZREM', P.timers, timer('T', X, name, nd[ATTEMPT])) end
+        move(nd, failed and NODE.REPORTED or NODE.QUEUED)
+        nd[ATTEMPT], nd[QUEUED_AT], nd[STARTED_AT], nd[FINISHED_AT], nd[WORKER], nd[ERROR] = attempt, P.now, 0, 0, '', ''
+        write_node(P, X, name)
+        if failed then
+          X.busy = X.busy + 1
+          queue_hint(P, X, name, attempt, nd[RETRIES], nd[LOST], args[message])
+        else
+          queue_task(P, X, name, attempt, items[i + 6], args[message])
+          record(P, X, name, nd)
+        end
+      end
+    end
+  end
+  flush(P)
+  acknowledge(P, hints)
+  return taken
+end

@@ -1,0 +1,15 @@
+-- leave: orchestrators that are gone are taken off the results group; with them would go what they hold pending.
+-- Takes   the consumers' names
+-- Guard   each: nothing is pending under its name.
+-- Answers how many were taken off.
+local function leave(keys, args)
+  local P = open_partition(keys)
+  local left = 0
+  for _, consumer in ipairs(cmsgpack.unpack(args[1])) do
+    if #redis.call('XPENDING', P.results, RESULTS_GROUP, '-', '+', 1, consumer) == 0 then
+      redis.call('XGROUP', 'DELCONSUMER', P.results, RESULTS_GROUP, consumer)
+      left = left + 1
+    end
+  end
+  return left
+end

@@ -1,0 +1,253 @@
+"""The hot store: its functions, its streams, and the plain reads beside them.
+
+Blocking reads have connections of their own, whose timeout lies above their BLOCK.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from headrace.errors import StoreUnsupported
+from headrace.hot import codec, keys
+from headrace.hot.functions import Functions
+from headrace.hot.wire import Address, Argument, BlockingLinks, Link, Refused
+from headrace.model.messages import Event, Execution, Hint, Record
+
+OLDEST_SERVER = (7, 0)
+SLICE = 1000  # names in one command
+REPLY_BYTES = 4 << 20  # about what one reply may hold
+BLOCK_MARGIN_SECONDS = 10.0
+
+
+class HotStore(Functions):
+    def __init__(self, url: str, *, partitions: int = 1, socket_timeout: float = 10.0, block_ms: int = 5000) -> None:
+        self.another = partial(
+            HotStore, url, partitions=partitions, socket_timeout=socket_timeout, block_ms=block_ms
+        )  # connections belong to an event loop: a thread with its own needs a store of its own
+        self.block_ms = block_ms
+        address = Address.parse(url)
+        super().__init__(Link(address, socket_timeout), partitions)
+        self._blocking = BlockingLinks(lambda: Link(address, block_ms / 1000 + BLOCK_MARGIN_SECONDS))
+
+    async def prepare(self) -> None:
+        """Refuses a server that we must not run on, and makes what has to be there."""
+        info = _info(await self._link.call("INFO"))
+        version = info.get("valkey_version") or info.get("redis_version", "0.0")
+        if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_SERVER:
+            raise StoreUnsupported(f"the server is version {version}; Headrace needs Valkey or Redis 7.0 or newer")
+        policy = info.get("maxmemory_policy", "noeviction")
+        if policy != "noeviction":
+            raise StoreUnsupported(
+                f"the server's maxmemory-policy is {policy}, which may delete running workflows: set it to noeviction"
+            )
+        await self.load_library()
+        for partition in range(self.partitions):
+            await self._make_group(partition)
+
+    async def aclose(self) -> None:
+        self._link.close()
+        self._blocking.close()
+
+    # ---- hints
+
+    async def read_hints(self, partition: int, consumer: str, most: int) -> list[tuple[str, Hint]]:
+        """Blocks for new hints; they stay pending for this consumer until `advance` or `dispatch` acknowledges them."""
+        answer = await self._grouped(
+            partition, True, "XREADGROUP", "GROUP", keys.RESULTS_GROUP, consumer, "COUNT", most,
+            "BLOCK", self.block_ms, "STREAMS", self._key("results", partition), ">",
+        )  # fmt: skip
+        return _hints(answer[0][1]) if answer else []
+
+    async def own_pending_hints(self, partition: int, consumer: str, after: str, most: int) -> list[tuple[str, Hint]]:
+        """What this consumer has read and not acknowledged."""
+        answer = await self._grouped(
+            partition, False, "XREADGROUP", "GROUP", keys.RESULTS_GROUP, consumer, "COUNT", most,
+            "STREAMS", self._key("results", partition), after,
+        )  # fmt: skip
+        return _hints(answer[0][1]) if answer else []
+
+    async def take_over_hints(self, partition: int, consumer: str, idle_ms: int, most: int) -> list[tuple[str, Hint]]:
+        """Hints that another consumer read long ago and did not finish with: it died, or it is stuck."""
+        answer = await self._grouped(
+            partition, False, "XAUTOCLAIM", self._key("results", partition), keys.RESULTS_GROUP, consumer, idle_ms,
+            "0-0", "COUNT", most,
+        )  # fmt: skip
+        return _hints(answer[1]) if answer else []
+
+    async def drop_idle_consumers(self, partition: int, idle_ms: int) -> None:
+        """Forgets orchestrators that are gone and have nothing pending."""
+        answer = await self._grouped(
+            partition, False, "XINFO", "CONSUMERS", self._key("results", partition), keys.RESULTS_GROUP
+        )
+        found = [dict(zip(one[::2], one[1::2], strict=True)) for one in answer or ()]
+        gone = [one[b"name"].decode() for one in found if one[b"idle"] > idle_ms]
+        if gone:
+            await self.leave(partition, gone)
+
+    # ---- the other streams
+
+    async def wait_for_tasks(self, partition: int, handlers: Sequence[str]) -> bool:
+        """Blocks until a task of one of the handlers is there; takes nothing. Claimed tasks are deleted, so any entry
+        in a stream is unclaimed work."""
+        streams = [keys.tasks(partition, handler) for handler in handlers]
+        starts = ["0-0"] * len(streams)
+        answer = await self._blocking.call("XREAD", "COUNT", 1, "BLOCK", self.block_ms, "STREAMS", *streams, *starts)
+        return bool(answer)
+
+    async def read_control(self, partition: int, after: str) -> tuple[str, list[tuple[str, str]]]:
+        """Blocks until cancellations come: (id to go on from, [(execution, epoch)])."""
+        entries = await self._read("control", partition, after, SLICE, block=True)
+        cancelled = [(execution_id, epoch) for _, (_, text) in entries for execution_id, epoch in [_pair(text)]]
+        return (entries[-1][0].decode() if entries else after), cancelled
+
+    async def last_control(self, partition: int) -> str:
+        newest = await self._link.call("XREVRANGE", self._key("control", partition), "+", "-", "COUNT", 1)
+        return newest[0][0].decode() if newest else "0-0"
+
+    async def read_events(
+        self, partition: int, after: str, most: int = SLICE, *, block: bool = True
+    ) -> list[tuple[str, Event]]:
+        entries = await self._read("events", partition, after, most, block=block)
+        return [(entry_id.decode(), codec.read_event(fields)) for entry_id, fields in entries]
+
+    async def trim_events(self, partition: int, through: str) -> None:
+        """Drops the events up to and including this one."""
+        ms, seq = through.split("-")
+        await self._link.call("XTRIM", self._key("events", partition), "MINID", "=", f"{ms}-{int(seq) + 1}")
+
+    # ---- plain reads and writes
+
+    async def put_definition(self, partition: int, content_hash: str, text: str, ttl_seconds: int) -> None:
+        """Kept for a while; `open` makes it stay for as long as an execution uses it."""
+        key = keys.definition(partition, content_hash)
+        if not await self._link.call("SET", key, text, "EX", ttl_seconds, "NX"):
+            await self._link.call("EXPIRE", key, ttl_seconds, "GT")
+
+    async def definition(self, partition: int, content_hash: str) -> str | None:
+        raw = await self._link.call("GET", keys.definition(partition, content_hash))
+        return None if raw is None else raw.decode()
+
+    async def execution(self, execution_id: str) -> Execution | None:
+        key = keys.execution(self.partition_of(execution_id), execution_id)
+        values = await self._link.call("HMGET", key, *codec.EXECUTION_FIELDS)
+        return codec.read_execution(values)
+
+    async def records(self, execution_id: str, names: Sequence[str]) -> list[Record]:
+        key = keys.execution(self.partition_of(execution_id), execution_id)
+        found: list[Record] = []
+        for start in range(0, len(names), SLICE):
+            raw = await self._link.call("HMGET", key, *names[start : start + SLICE])
+            found += map(codec.read_record, raw)
+        return found
+
+    async def outputs(self, execution_id: str, names: Sequence[str], *, most_bytes: int) -> dict[str, str] | None:
+        """The outputs that are there, fetched in slices that grow while outputs are small; None: more than allowed."""
+        key = keys.execution(self.partition_of(execution_id), execution_id)
+        found: dict[str, str] = {}
+        size, start, step = 0, 0, 32
+        while start < len(names):
+            wanted = names[start : start + step]
+            values: list[bytes | None] = await self._link.call("HMGET", key, *map(keys.output_field, wanted))
+            for name, value in zip(wanted, values, strict=True):
+                if value is not None:
+                    size += len(value)
+                    found[name] = value.decode()
+            if size > most_bytes:
+                return None
+            start += step
+            step = max(1, min(SLICE, REPLY_BYTES * start // max(size, 1)))
+        return found
+
+    async def outputs_of_many(
+        self, wanted: Sequence[tuple[str, Sequence[str]]], *, most_bytes: int
+    ) -> list[dict[str, str]]:
+        """Outputs of several executions in few round trips. Past `most_bytes` the rest is left out."""
+        found: list[dict[str, str]] = []
+        size, step = 0, 32
+        while len(found) < len(wanted) and size <= most_bytes:
+            some = wanted[len(found) : len(found) + step]
+            commands: list[tuple[Argument, ...]] = [
+                (
+                    "HMGET",
+                    keys.execution(self.partition_of(execution_id), execution_id),
+                    *map(keys.output_field, names),
+                )
+                for execution_id, names in some
+            ]
+            for (_, names), values in zip(some, await self._link.call_all(commands), strict=True):
+                there = {name: value.decode() for name, value in zip(names, values, strict=True) if value is not None}
+                size += sum(map(len, there.values()))
+                found.append(there)
+            step = max(1, min(SLICE, REPLY_BYTES * len(found) // max(size, 1)))
+        return found + [{} for _ in range(len(wanted) - len(found))]
+
+    async def workers(self, partition: int) -> dict[str, tuple[int, str]]:
+        """Worker -> (time of its last heartbeat in ms, what it told about itself)."""
+        flat = await self._link.call("HGETALL", self._key("workers", partition))
+        found: dict[str, tuple[int, str]] = {}
+        for name, value in zip(flat[::2], flat[1::2], strict=True):
+            seen_ms, _, about = value.decode().partition("|")
+            found[name.decode()] = (int(seen_ms), about)
+        return found
+
+    async def drop_worker(self, partition: int, worker: str) -> None:
+        await self._link.call("HDEL", self._key("workers", partition), worker)
+
+    async def queues(self, partition: int) -> dict[str, int]:
+        """Handler -> number of waiting tasks."""
+        names = await self._link.call("SMEMBERS", self._key("queues", partition))
+        handlers = sorted(name.decode() for name in names)
+        depths = await self._link.call_all([("XLEN", keys.tasks(partition, handler)) for handler in handlers])
+        return dict(zip(handlers, depths, strict=True))
+
+    async def now_ms(self) -> int:
+        """The server's clock: the only one that decides anything."""
+        seconds, microseconds = await self._link.call("TIME")
+        return int(seconds) * 1000 + int(microseconds) // 1000
+
+    # ---- inside
+
+    def _key(self, name: str, partition: int) -> str:
+        return keys.prefix(partition) + name
+
+    async def _read(self, name: str, partition: int, after: str, most: int, *, block: bool) -> list[Any]:
+        command = ("XREAD", "COUNT", most, *(("BLOCK", self.block_ms) if block else ()))
+        link = self._blocking if block else self._link
+        answer = await link.call(*command, "STREAMS", self._key(name, partition), after)
+        return answer[0][1] if answer else []
+
+    async def _grouped(self, partition: int, block: bool, *command: Argument) -> Any:
+        """A command on the results group; where that is gone (the store was wiped), it is made and nothing is there."""
+        try:
+            return await (self._blocking if block else self._link).call(*command)
+        except Refused as error:
+            if not str(error).startswith("NOGROUP"):
+                raise
+        await self._make_group(partition)
+        return None
+
+    async def _make_group(self, partition: int) -> None:
+        try:
+            await self._link.call(
+                "XGROUP", "CREATE", self._key("results", partition), keys.RESULTS_GROUP, "0", "MKSTREAM"
+            )
+        except Refused as error:
+            if not str(error).startswith("BUSYGROUP"):
+                raise
+
+
+def _info(raw: bytes) -> dict[str, str]:
+    lines = (line.partition(":") for line in raw.decode().splitlines())
+    return {name: value for name, separator, value in lines if separator}
+
+
+def _pair(raw: bytes) -> tuple[str, str]:
+    execution_id, epoch = raw.decode().split("|")
+    return execution_id, epoch
+
+
+def _hints(entries: Iterable[Any]) -> list[tuple[str, Hint]]:
+    """Entries that were deleted meanwhile have no fields."""
+    return [(entry_id.decode(), codec.read_hint(fields)) for entry_id, fields in entries if fields]

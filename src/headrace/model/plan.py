@@ -1,0 +1,153 @@
+"""A definition made ready to run: what an orchestrator keeps for as long as executions of it are alive.
+
+Building a plan costs one pass over the graph. Templates are compiled when their node is first asked for, and the same
+source is compiled once, so that a definition of 100,000 nodes costs only what is really run. A plan never changes what
+it is given: rendered configs share unchanged parts with the definition, and nobody may write into either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headrace.errors import BadValue, TemplateError, TemplateLimit
+from headrace.model import payload, template
+from headrace.model.definition import Definition, Loc
+from headrace.model.graph import Graph
+from headrace.model.payload import dotted
+from headrace.model.template_syntax import has_syntax
+
+MAX_RENDERED_BYTES: Final = 4 * 1024 * 1024
+INPUT: Final = "input"
+OUTPUT: Final = "output"
+
+
+def template_strings(value: Any, loc: Loc = ()) -> Iterator[tuple[Loc, str]]:
+    """The strings with template syntax among the values, not the keys, of a config, and where they are."""
+    if isinstance(value, str):
+        if has_syntax(value):
+            yield loc, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from template_strings(item, (*loc, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from template_strings(item, (*loc, index))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reads:
+    """What a node's templates read, and whether it has any."""
+
+    needs: tuple[str, ...]
+    needs_input: bool
+    templated: bool
+
+
+class Plan:
+    def __init__(self, definition: Definition) -> None:
+        self.definition = definition
+        self.graph = Graph(definition)
+        self.output_nodes: tuple[int, ...] = self._output_nodes()
+        self._templates: dict[str, template.Template] = {}
+        self._reads: list[_Reads | None] = [None] * len(definition.nodes)
+
+    def needs(self, node: int) -> tuple[str, ...]:
+        """The ids of the nodes whose outputs this node's config reads."""
+        return self._reads_of(node).needs
+
+    def needs_input(self, node: int) -> bool:
+        """Whether this node's config reads input_params."""
+        return self._reads_of(node).needs_input
+
+    def render(self, node: int, outputs: Mapping[str, Any], input_params: dict[str, Any]) -> dict[str, Any]:
+        """The node's config with every template replaced by its value. `outputs` has those that `needs` names."""
+        it = self.definition.nodes[node]
+        if it.handler == INPUT:
+            return input_params
+        reads = self._reads_of(node)
+        if not reads.templated:
+            return it.config
+        context = {name: outputs[name] for name in reads.needs if name in outputs}
+        if reads.needs_input:
+            context[INPUT] = input_params
+        rendered: dict[str, Any] = _Rendering(it.id, self._templates, context).value(it.config, ("config",))
+        return rendered
+
+    def output(self, outputs: Mapping[str, Any]) -> dict[str, Any]:
+        """The output of an execution, from those outputs of its `output_nodes` that there are."""
+        nodes = [self.definition.nodes[i] for i in self.output_nodes]
+        present = [node for node in nodes if node.id in outputs]
+        if nodes and nodes[0].handler != OUTPUT:
+            return {node.id: outputs[node.id] for node in present}
+        merged: dict[str, Any] = {}
+        for node in present:
+            merged.update(outputs[node.id])
+        return merged
+
+    def _output_nodes(self) -> tuple[int, ...]:
+        nodes = self.definition.nodes
+        named = tuple(i for i, node in enumerate(nodes) if node.handler == OUTPUT)
+        return named or tuple(i for i, children in enumerate(self.graph.children) if not children)
+
+    def _reads_of(self, node: int) -> _Reads:
+        known = self._reads[node]
+        if known is None:
+            known = self._reads[node] = self._find_reads(node)
+        return known
+
+    def _find_reads(self, node: int) -> _Reads:
+        it = self.definition.nodes[node]
+        if it.handler == INPUT:
+            return _Reads((), needs_input=True, templated=False)
+        roots: set[str] = set()
+        templated = False
+        for loc, source in template_strings(it.config, ("config",)):
+            templated = True
+            roots |= self._template(source, it.id, loc).roots
+        index = self.graph.index
+        return _Reads(tuple(sorted(roots & index.keys())), INPUT in roots and INPUT not in index, templated)
+
+    def _template(self, source: str, node_id: str, loc: Loc) -> template.Template:
+        known = self._templates.get(source)
+        if known is None:
+            try:
+                known = self._templates[source] = template.compile(source)
+            except TemplateError as error:
+                raise type(error)(f"node {node_id}, {dotted(loc)}: {error}") from None
+        return known
+
+
+class _Rendering:
+    """One rendering of one config, with what is left of its size."""
+
+    def __init__(self, node_id: str, templates: Mapping[str, template.Template], context: dict[str, Any]) -> None:
+        self._node_id, self._templates, self._context = node_id, templates, context
+        self._left = MAX_RENDERED_BYTES
+
+    def value(self, value: Any, loc: Loc) -> Any:
+        if isinstance(value, str):
+            return self._rendered(value, loc) if has_syntax(value) else value
+        if isinstance(value, dict):
+            return {key: self.value(item, (*loc, key)) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self.value(item, (*loc, index)) for index, item in enumerate(value)]
+        return value
+
+    def _rendered(self, source: str, loc: Loc) -> Any:
+        where = f"node {self._node_id}, {dotted(loc)}"
+        try:
+            value = self._templates[source].render(self._context)
+            size = len(payload.encode(value, max_bytes=1 << 40))
+        except TemplateError as error:
+            raise type(error)(f"{where}: {error}") from None
+        except BadValue as error:
+            raise TemplateError(f"{where}: {error}, in the template {template.shortened(source)}") from None
+        self._left -= size
+        if self._left < 0:
+            raise TemplateLimit(
+                f"{where}: the rendered config is larger than {MAX_RENDERED_BYTES:,} bytes, "
+                f"at the template {template.shortened(source)}"
+            )
+        return value

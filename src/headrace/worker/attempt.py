@@ -1,0 +1,218 @@
+"""One attempt, from a claimed task to its outcome: decode, check the config, start the handler, see it end.
+
+An async handler runs as a task on the loop, a sync one in a thread, an isolated one in another process; each becomes a
+future of an Outcome and a way to stop it, and from there on they are the same. The invariant: `run` always comes back.
+A handler is told to stop when its time is up or the worker gives it up, and again after a grace period; one that still
+goes on is left alone and counted in `lingering`, for it still holds what a slot stands for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import structlog
+
+from headrace.errors import BadValue, HandlerNotFound
+from headrace.model.messages import Outcome, Task
+from headrace.worker import threads
+from headrace.worker.isolation import START_WITHIN_SECONDS, Child, Children
+from headrace.worker.isolation_child import Job
+from headrace.worker.outcomes import arguments, called, called_sync, checked_config, failed, raised
+from headrace.worker.registry import Context, Handler, Registry
+
+FAR_SECONDS = 1e9  # a deadline beyond it is of no use to anybody, and not always a date
+
+
+class _Work(msgspec.Struct, frozen=True):
+    """messages.Work with the config left as JSON text: a model, or a child, reads it from there."""
+
+    config: msgspec.Raw
+    timeout_seconds: float | None = None
+
+
+_decode_work = msgspec.json.Decoder(_Work).decode
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    task: Task
+    handler: Handler
+    work: _Work
+    config: Any
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A handler that runs."""
+
+    future: asyncio.Future[Outcome]
+    stop: Callable[[], object]
+
+
+class _Refused(Exception):
+    """The attempt ends before its handler is called."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+
+
+class Attempts:
+    """Runs attempts, any number at a time; the caller has the slots. At most `concurrency` processes are started."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        concurrency: int,
+        max_output_bytes: int,
+        grace_seconds: float = 2.0,
+        on_linger: Callable[[int], None] = lambda change: None,
+    ) -> None:
+        """`on_linger` is told +1 when a handler goes on though it was told to stop, and -1 when it ends after all."""
+        self.lingering = 0
+        self._on_linger = on_linger
+        self._registry = registry
+        self._max_output_bytes = max_output_bytes
+        self._grace_seconds = grace_seconds
+        self._children = Children(concurrency)
+        self._calls: set[_Call] = set()
+
+    async def run(self, task: Task) -> Outcome:
+        """The outcome of one attempt. Cancelled, it stops the handler and raises CancelledError."""
+        try:
+            attempt = self._decode(task)
+            call = await self._start(attempt)
+        except _Refused as refused:
+            return refused.outcome
+        self._calls.add(call)
+        try:
+            return await self._see_it_end(call, attempt.work.timeout_seconds)
+        finally:
+            if call.future.done():
+                self._calls.discard(call)
+
+    async def aclose(self) -> None:
+        """Stop what still runs, and end all processes. What does not listen is left behind."""
+        calls = tuple(self._calls)
+        for call in calls:
+            call.stop()
+        if calls:
+            await asyncio.wait([call.future for call in calls], timeout=self._grace_seconds)
+        await self._children.aclose()
+
+    def hard_deadline(self, task: Task) -> float | None:
+        """When, on the monotonic clock, an attempt that starts now has surely ended unless the loop is blocked."""
+        try:
+            seconds = _decode_work(task.payload).timeout_seconds
+        except (msgspec.MsgspecError, UnicodeError):
+            return None
+        if seconds is None:
+            return None
+        isolated = task.handler in self._registry and self._registry.get(task.handler).isolation is not None
+        return time.monotonic() + seconds + self._grace_seconds + (START_WITHIN_SECONDS if isolated else 0)
+
+    def _decode(self, task: Task) -> _Attempt:
+        try:
+            handler = self._registry.get(task.handler)
+            work = _decode_work(task.payload)
+            return _Attempt(task, handler, work, checked_config(handler, memoryview(work.config)))
+        except HandlerNotFound as error:
+            refusal = failed("no_handler", str(error), type=type(error).__name__, retryable=True)
+        except (BadValue, msgspec.MsgspecError, UnicodeError) as error:
+            refusal = failed("bad_config", str(error), type=type(error).__name__)
+        raise _Refused(refusal)
+
+    async def _start(self, attempt: _Attempt) -> _Call:
+        handler, limit = attempt.handler, self._max_output_bytes
+        if handler.isolation == "process":
+            child = await self._children.ready(handler)
+            if isinstance(child, Outcome):
+                raise _Refused(child)
+            return self._start_process(attempt, child)
+        given = arguments(handler, attempt.config, _context(attempt))
+        if handler.is_async:
+            task = asyncio.create_task(called(handler, given, limit))
+            return _Call(task, task.cancel)
+        thread = threads.Call(lambda: called_sync(handler, given, limit))
+        return _Call(thread.future, thread.stop)
+
+    def _start_process(self, attempt: _Attempt, child: Child) -> _Call:
+        task = attempt.task
+        job = Job(
+            name=attempt.handler.name,
+            config=bytes(attempt.work.config),
+            max_output_bytes=self._max_output_bytes,
+            execution_id=task.execution_id,
+            node_id=task.node,
+            run=task.run,
+            attempt=task.attempt,
+            idempotency_key=task.idempotency_key,
+            deadline=_deadline(attempt),
+        )
+        running = asyncio.create_task(self._children.perform(child, job))
+        return _Call(running, running.cancel)
+
+    async def _see_it_end(self, call: _Call, timeout_seconds: float | None) -> Outcome:
+        try:
+            await asyncio.wait((call.future,), timeout=timeout_seconds)
+        except asyncio.CancelledError:
+            await self._stop(call)
+            raise
+        if not call.future.done():
+            await self._stop(call)
+            told = f"the handler did not end within {timeout_seconds:g} seconds"
+            return failed("timeout", told, type="TimeoutError", retryable=True)
+        if call.future.cancelled():
+            return raised(asyncio.CancelledError("the handler was cancelled from inside"))
+        return call.future.result()
+
+    async def _stop(self, call: _Call) -> None:
+        """Tell it, wait for a grace period, tell it again, and let go."""
+        call.stop()
+        try:
+            await asyncio.wait((call.future,), timeout=self._grace_seconds)
+        finally:
+            if not call.future.done():
+                call.stop()
+                self.lingering += 1
+                self._on_linger(1)
+                call.future.add_done_callback(lambda _: self._ended_after_all(call))
+            elif not call.future.cancelled():
+                call.future.exception()  # seen: what it ends with now is of no interest
+
+    def _ended_after_all(self, call: _Call) -> None:
+        self.lingering -= 1
+        self._on_linger(-1)
+        self._calls.discard(call)
+        if not call.future.cancelled():
+            call.future.exception()
+
+
+def _deadline(attempt: _Attempt) -> datetime | None:
+    seconds = attempt.work.timeout_seconds
+    return None if seconds is None else datetime.now(UTC) + timedelta(seconds=min(seconds, FAR_SECONDS))
+
+
+def _context(attempt: _Attempt) -> Context:
+    task = attempt.task
+    return Context(
+        execution_id=task.execution_id,
+        node_id=task.node,
+        run=task.run,
+        attempt=task.attempt,
+        idempotency_key=task.idempotency_key,
+        deadline=_deadline(attempt),
+        log=structlog.get_logger(
+            execution_id=task.execution_id,
+            node_id=task.node,
+            run=task.run,
+            attempt=task.attempt,
+            idempotency_key=task.idempotency_key,
+        ),
+    )

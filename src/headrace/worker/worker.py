@@ -1,0 +1,268 @@
+"""A worker takes tasks, runs their handlers, and reports.
+
+    claim -> attempt -> report
+
+Work is claimed only for free slots. Leases are renewed by a thread of its own (heartbeat.py); a lost lease or a
+cancelled execution stops the handler. On a stop no new work is taken, running handlers get their time, and the rest is
+given back at once. Reports gather while the last call is under way, so that load makes batches by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import structlog
+
+from headrace.errors import StoreUnavailable
+from headrace.hot.store import HotStore
+from headrace.model.messages import Outcome, Report, Task, Token
+from headrace.settings import Settings
+from headrace.worker.attempt import Attempts
+from headrace.worker.heartbeat import Heartbeat
+from headrace.worker.registry import Registry
+from headrace.worker.slots import Slots
+
+CALL_BYTES = 4 << 20
+CALL_ITEMS = 500
+AWAY_SECONDS = 0.2
+
+_encode = msgspec.json.Encoder().encode
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Running:
+    task: Task
+    partition: int
+    deadline: float | None
+    job: asyncio.Task[None] | None = None
+    given_back: bool = False
+
+
+class Worker:
+    def __init__(self, store: HotStore, registry: Registry, settings: Settings, name: str) -> None:
+        self.name = name
+        self.stale_reports = 0
+        self._store = store
+        self._settings = settings
+        self._handlers = registry.names
+        self._slots = Slots(settings.worker_concurrency)
+        self._attempts = Attempts(
+            registry,
+            concurrency=settings.worker_concurrency,
+            max_output_bytes=settings.max_output_bytes,
+            on_linger=lambda change: self._slots.give_back(-change),
+        )
+        self._running: dict[Token, Running] = {}
+        self._reports: list[list[Report]] = [[] for _ in range(store.partitions)]
+        self._reportable = [asyncio.Event() for _ in range(store.partitions)]
+        self._idle: set[asyncio.Task[bool]] = set()
+        self._stopping = False
+        self._drained = False
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Works until told to stop, then drains."""
+        heartbeat = self._heartbeat(asyncio.get_running_loop())
+        heartbeat.start()
+        partitions = range(self._store.partitions)
+        try:
+            async with asyncio.TaskGroup() as group:
+                fetchers = [group.create_task(self._fetch(partition)) for partition in partitions]
+                watchers = [group.create_task(self._watch_control(partition)) for partition in partitions]
+                reporters = [group.create_task(self._report(partition)) for partition in partitions]
+                await stop.wait()
+                await self._stop_fetching(fetchers)
+                await self._drain()
+                for task in watchers:
+                    task.cancel()
+                self._drained = True
+                for event in self._reportable:
+                    event.set()
+                await asyncio.wait(reporters)
+        finally:
+            await asyncio.to_thread(heartbeat.stop)
+            await self._attempts.aclose()
+        await self._sign_off()
+
+    # ---- taking work
+
+    async def _fetch(self, partition: int) -> None:
+        settings = self._settings
+        lease_ms = round(settings.worker_lease_seconds * 1000)
+        handlers = list(self._handlers)
+        while not self._stopping:
+            asked = await self._slots.reserve(self._store.partitions)
+            claimed: Sequence[Task] = ()
+            read = 0
+            try:
+                if not self._stopping:
+                    claimed, read = await self._store.claim(partition, self.name, asked, lease_ms, handlers)
+            except StoreUnavailable as error:
+                log.warning("store away", error=str(error))
+                await asyncio.sleep(AWAY_SECONDS)
+            finally:
+                self._slots.give_back(asked - len(claimed))
+            for task in claimed:
+                self._start(partition, task)
+            handlers.append(handlers.pop(0))
+            if read < asked:
+                await self._wait_for_tasks(partition, handlers)
+
+    async def _wait_for_tasks(self, partition: int, handlers: Sequence[str]) -> None:
+        if self._stopping:
+            return
+        waiting = asyncio.ensure_future(self._store.wait_for_tasks(partition, handlers))
+        self._idle.add(waiting)
+        try:
+            await asyncio.wait((waiting,))
+            if not waiting.cancelled() and isinstance(waiting.exception(), StoreUnavailable):
+                await asyncio.sleep(AWAY_SECONDS)
+            elif not waiting.cancelled():
+                waiting.result()
+        finally:
+            self._idle.discard(waiting)
+
+    def _start(self, partition: int, task: Task) -> None:
+        running = Running(task, partition, self._attempts.hard_deadline(task))
+        self._running[task.token] = running
+        running.job = asyncio.create_task(self._attempt(running))
+
+    async def _attempt(self, running: Running) -> None:
+        task = running.task
+        try:
+            outcome = await self._attempts.run(task)
+        except asyncio.CancelledError:
+            self._running.pop(task.token, None)  # cancelled, lost or given back: nothing to report
+            return
+        finally:
+            self._slots.give_back(1)
+        self._queue_report(running.partition, task, outcome)
+
+    # ---- reporting
+
+    def _queue_report(self, partition: int, task: Task, outcome: Outcome) -> None:
+        text = _encode(outcome).decode()
+        self._reports[partition].append(Report(task.token, text))
+        self._reportable[partition].set()
+
+    async def _report(self, partition: int) -> None:
+        """Until drained; what the store could not take is tried again, for the lease goes on meanwhile."""
+        queue, event = self._reports[partition], self._reportable[partition]
+        while queue or not self._drained:
+            if not queue:
+                event.clear()
+                await event.wait()
+                continue
+            batch = _first(queue)
+            try:
+                stale = await self._store.report(partition, batch)
+            except StoreUnavailable as error:
+                log.warning("store away", error=str(error))
+                if self._drained:
+                    return
+                await asyncio.sleep(AWAY_SECONDS)
+                continue
+            del queue[: len(batch)]
+            for report in batch:
+                self._running.pop(report.token, None)
+            if stale:
+                self.stale_reports += len(stale)
+                log.info("reports came too late", count=len(stale))
+
+    # ---- stopping handlers
+
+    async def _watch_control(self, partition: int) -> None:
+        after = None
+        while True:
+            try:
+                if after is None:
+                    after = await self._store.last_control(partition)
+                after, cancelled = await self._store.read_control(partition, after)
+            except StoreUnavailable:
+                await asyncio.sleep(AWAY_SECONDS)
+                continue
+            ended = set(cancelled)
+            if ended:
+                self._abandon([token for token in self._running if (token.execution_id, token.epoch) in ended])
+
+    def _abandon(self, tokens: Sequence[Token]) -> None:
+        """Stops handlers whose result no longer counts."""
+        for token in tokens:
+            running = self._running.get(token)
+            if running is not None and running.job is not None and not running.job.done():
+                log.info("stopping a handler", execution_id=token.execution_id, node=token.node, attempt=token.attempt)
+                running.job.cancel()
+
+    async def _stop_fetching(self, fetchers: Sequence[asyncio.Task[None]]) -> None:
+        self._stopping = True
+        for waiting in self._idle:
+            waiting.cancel()
+        while not all(fetcher.done() for fetcher in fetchers):
+            self._slots.give_back(1)  # a fetcher that waits for a slot wakes up and sees that we stop
+            await asyncio.wait(fetchers, timeout=0.05)
+
+    async def _drain(self) -> None:
+        """Running handlers get their time; what is left then goes back to the queues."""
+        jobs = {running.job for running in self._running.values() if running.job and not running.job.done()}
+        if jobs:
+            await asyncio.wait(jobs, timeout=self._settings.worker_graceful_shutdown_timeout)
+        left = [running for running in self._running.values() if running.job and not running.job.done()]
+        by_partition: dict[int, list[Task]] = {}
+        for running in left:
+            by_partition.setdefault(running.partition, []).append(running.task)
+            if running.job:
+                running.job.cancel()
+        if left:
+            await asyncio.wait([running.job for running in left if running.job])
+        for partition, tasks in by_partition.items():
+            try:
+                given = await self._store.release(partition, tasks)
+                log.info("gave back unfinished tasks", count=given)
+            except StoreUnavailable as error:
+                log.warning("could not give tasks back: their leases will run out", error=str(error))
+
+    async def _sign_off(self) -> None:
+        try:
+            for partition in range(self._store.partitions):
+                await self._store.drop_worker(partition, self.name)
+        except StoreUnavailable:
+            log.warning("could not sign off: the store is away")
+
+    def _heartbeat(self, loop: asyncio.AbstractEventLoop) -> Heartbeat:
+        settings = self._settings
+        return Heartbeat(
+            self._store.another,
+            worker=self.name,
+            about=self._about,
+            interval_seconds=min(settings.worker_heartbeat_interval, settings.worker_lease_seconds / 3),
+            lease_seconds=settings.worker_lease_seconds,
+            leases=lambda: {
+                token: (running.partition, running.deadline) for token, running in self._running.copy().items()
+            },
+            lost=lambda tokens: _in_loop(loop, self._abandon, tokens),
+        )
+
+    def _about(self) -> str:
+        slots = self._slots
+        about = {"handlers": self._handlers, "slots": slots.count, "running": len(self._running)}
+        return _encode(about).decode()
+
+
+def _in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[Sequence[Token]], None], tokens: Sequence[Token]) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(call, tokens)
+
+
+def _first(queue: Sequence[Report]) -> list[Report]:
+    batch: list[Report] = []
+    size = 0
+    for report in queue[:CALL_ITEMS]:
+        if batch and size + len(report.outcome) > CALL_BYTES:
+            break
+        batch.append(report)
+        size += len(report.outcome)
+    return batch
