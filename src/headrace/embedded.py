@@ -198,6 +198,7 @@ class EmbeddedValkey:
             "save": "",
             "appendonly": "yes",
             "appendfsync": "everysec",
+            "auto-aof-rewrite-min-size": "256mb",  # a rewrite costs a core for as long as it takes
             "aof-load-truncated": "yes",
             "maxmemory-policy": "noeviction",
         }

@@ -63,7 +63,7 @@ class TemplateError(HeadraceError):
 
 
 class TemplateSyntaxError(TemplateError):
-    code = "template_syntax"
+    code = "syntax"
 
 
 class MissingValue(TemplateError):

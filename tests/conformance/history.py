@@ -514,8 +514,8 @@ class History:
             return
         call = self.sent[-1 - pick % len(self.sent)]
         if call.verb == "reserve":  # a token is for one reservation; a ghost of it must find the place taken
-            held = self.models[call.partition].executions
-            if not all(one.execution_id in held and held[one.execution_id].run >= one.run for one in call.args[0]):
+            held = [self.models[call.partition].executions.get(one.execution_id) for one in call.args[0]]
+            if not all(x and x.status != "O" and x.run >= one.run for x, one in zip(held, call.args[0], strict=True)):
                 return
         await self.send(call._replace(walks=()))
 

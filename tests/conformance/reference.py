@@ -318,14 +318,13 @@ class Partition:
 
     def _skip(self, x: Execution, names: Sequence[str], *, known: bool) -> Answer:
         skipped: Answer = []
-        before = {name: x.node(name).state for name in names}
         for position, name in enumerate(names):
             if x.node(name).state == "P":
                 node = x.nodes.setdefault(name, Node())
                 node.state = "S"
                 self._event(x).changes.append(Change(name, "S", node.attempt))
                 skipped.append((position, 0))
-            elif known and before[name] == "S":
+            elif known and x.node(name).state == "S":
                 skipped.append((position, 0))
         if names and not x.left:
             self._end(x, "F")

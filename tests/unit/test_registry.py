@@ -89,13 +89,13 @@ def test_which_configs_may_be_annotated() -> None:
         describe(unreadable)
 
 
-@pytest.mark.parametrize("name", ["", "Upper", "-a", "a b", "a" * 65, "ä", "a\n"])
+@pytest.mark.parametrize("name", ["", "0", "-a", "a b", "a" * 65, "ä", "a\n"])
 def test_bad_names_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="must match"):
         handler(name)
 
 
-@pytest.mark.parametrize("name", ["a", "0", "a" * 64, "call_it-9"])
+@pytest.mark.parametrize("name", ["a", "_a", "a" * 64, "Call.it-9"])
 def test_good_names(name: str) -> None:
     assert describe(handler(name)(lambda config: None)).name == name
 

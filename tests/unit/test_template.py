@@ -287,8 +287,8 @@ def test_renders(source: str, expected: object) -> None:
 
 
 def test_the_tables_cover_every_filter_and_test() -> None:
-    from headrace.model.template_collections import FILTERS as filters
-    from headrace.model.template_predicates import TESTS as tests
+    from headrace.model.template.collections import FILTERS as filters
+    from headrace.model.template.predicates import TESTS as tests
 
     sources = " ".join(source for source, _ in LONE + FILTERS + TEXT)
     assert [name for name in filters if f"| {name}" not in sources] == []

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from headrace.errors import TemplateError
 from headrace.model import template
-from headrace.model.template_collections import FILTERS
-from headrace.model.template_predicates import TESTS
+from headrace.model.template.collections import FILTERS
+from headrace.model.template.predicates import TESTS
 
 MEMORY_BYTES = 1024**3
 PROCESSOR_SECONDS = 60

@@ -71,7 +71,7 @@ def test_problems_of_every_kind_come_in_one_answer() -> None:
         ],
     }
     assert sorted(problem.code for problem in problems(bad, HANDLERS)) == [
-        *("bad_config", "bad_name", "cycle", "input_config", "not_ancestor", "template_syntax"),
+        *("bad_config", "bad_name", "cycle", "input_config", "not_ancestor", "syntax"),
         *("unknown_dependency", "unknown_field", "unknown_handler"),
     ]
 
@@ -89,7 +89,7 @@ def test_names_in_templates() -> None:
         ("{{ c.v }}", "not_ancestor", "own output"),
         ("{{ strat.v }}", "unknown_name", "did you mean start?"),
         ("{{ secret.KEY }}", "unknown_name", "secrets"),
-        ("{{ b.v | nosuchfilter }}", "template_syntax", "nosuchfilter"),
+        ("{{ b.v | nosuchfilter }}", "syntax", "nosuchfilter"),
     ]:
         it["nodes"][2]["config"] = {"deep": [{"x": source}]}
         [problem] = problems(it)

@@ -27,6 +27,7 @@ from headrace.model.retry import Again, decide
 from headrace.settings import Settings
 
 CALL_BYTES = 4 << 20  # bound of one call's bodies
+AWAY_SECONDS = 0.2
 
 _decode_outcome = msgspec.json.Decoder(Outcome).decode
 _encode = msgspec.json.Encoder().encode
@@ -78,33 +79,39 @@ class Orchestrator:
         self._random = random.Random()  # noqa: S311 - jitter, not a secret
 
     async def follow(self, partition: int, stop: asyncio.Event) -> None:
-        """Works on one partition's hints until told to stop; what it then still holds pending it finishes."""
+        """Works on one partition's hints until told to stop; what it then still holds pending it finishes.
+
+        The next batch is read while one is worked on."""
         stopped = asyncio.ensure_future(stop.wait())
+        reading: asyncio.Task[list[Entry]] | None = None
         try:
-            unsure = True  # something may be pending under our name: a reply was lost, or a step failed
             while not stop.is_set():
                 try:
-                    if unsure:
+                    if reading is None:  # something may be pending under our name: a reply was lost, or a step failed
                         await self._finish_pending(partition)
-                        unsure = False
-                    read = asyncio.ensure_future(
-                        self._store.read_hints(partition, self.name, self._settings.orchestrator_batch)
-                    )
-                    await asyncio.wait((read, stopped), return_when=asyncio.FIRST_COMPLETED)
-                    if not read.done():
-                        read.cancel()
-                        break
-                    await self.process(partition, read.result())
+                        reading = self._read(partition)
+                    await asyncio.wait((reading, stopped), return_when=asyncio.FIRST_COMPLETED)
+                    if reading.done():
+                        entries, reading = reading.result(), self._read(partition)
+                        await self.process(partition, entries)
                 except StoreUnavailable as error:
                     log.warning("store away", partition=partition, error=str(error))
-                    unsure = True
-                    await asyncio.wait((stopped,), timeout=0.2)
+                    _give_up(reading)
+                    reading = None
+                    await asyncio.wait((stopped,), timeout=AWAY_SECONDS)
+            _give_up(reading)
+            reading = None
             await self._finish_pending(partition)
             await self._store.leave(partition, [self.name])
         except StoreUnavailable as error:
             log.warning("stopped while the store is away", partition=partition, error=str(error))
         finally:
             stopped.cancel()
+            _give_up(reading)
+
+    def _read(self, partition: int) -> asyncio.Task[list[Entry]]:
+        batch = self._settings.orchestrator_batch
+        return asyncio.create_task(self._store.read_hints(partition, self.name, batch))
 
     async def _finish_pending(self, partition: int) -> None:
         after = "0-0"
@@ -229,3 +236,9 @@ class Orchestrator:
             return _decode_outcome(hint.outcome)
         except (msgspec.MsgspecError, HeadraceError) as error:
             return Outcome(failure=Failure("bad_output", f"the worker's report cannot be read: {error}"))
+
+
+def _give_up(reading: asyncio.Task[list[Entry]] | None) -> None:
+    """What it may have brought stays pending."""
+    if reading is not None and not reading.cancel() and not reading.cancelled():
+        reading.exception()

@@ -100,10 +100,19 @@ def read_hint(fields: Sequence[bytes]) -> Hint:
     )
 
 
-def read_event(fields: Sequence[bytes]) -> Event:
-    execution_id, epoch, run, seq, previous, at_ms, status, error = fields[1].decode().split("|", 7)
-    changes = [_read_change(fields[i].decode(), fields[i + 1].decode()) for i in range(2, len(fields), 2)]
-    return Event(execution_id, epoch, int(run), int(seq), previous, int(at_ms), status, error, changes)
+def read_events(fields: Sequence[bytes]) -> list[Event]:
+    """One entry of the outbox has an event of each execution that a call changed."""
+    events: list[Event] = []
+    changes: list[Change] = []
+    for i in range(0, len(fields), 2):
+        text = fields[i + 1].decode()
+        if fields[i] == b"@":
+            execution_id, epoch, run, seq, previous, at_ms, status, error = text.split("|", 7)
+            changes = []
+            events.append(Event(execution_id, epoch, int(run), int(seq), previous, int(at_ms), status, error, changes))
+        else:
+            changes.append(_read_change(fields[i].decode(), text))
+    return events
 
 
 def _read_change(node: str, text: str) -> Change:

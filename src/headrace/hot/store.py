@@ -47,8 +47,8 @@ class HotStore(Functions):
             await self._make_group(partition)
 
     async def aclose(self) -> None:
-        self._link.close()
-        self._blocking.close()
+        await self._blocking.aclose()
+        await self._link.aclose()
 
     # ---- hints
 
@@ -110,7 +110,7 @@ class HotStore(Functions):
         self, partition: int, after: str, most: int = SLICE, *, block: bool = True
     ) -> list[tuple[str, Event]]:
         entries = await self._read("events", partition, after, most, block=block)
-        return [(entry_id.decode(), codec.read_event(fields)) for entry_id, fields in entries]
+        return [(entry_id.decode(), event) for entry_id, fields in entries for event in codec.read_events(fields)]
 
     async def trim_events(self, partition: int, through: str) -> None:
         """Drops the events up to and including this one."""

@@ -101,7 +101,11 @@ class Wire(asyncio.Protocol):
                 else:
                     secure = ssl.create_default_context() if address.tls else None
                     _, wire = await loop.create_connection(make, address.host, address.port, ssl=secure)
-                await wire._introduce(address)
+                try:
+                    await wire._introduce(address)
+                except BaseException:
+                    wire.close()
+                    raise
         except (OSError, TimeoutError) as error:
             raise StoreUnavailable(f"cannot reach Valkey at {address}: {error or 'no answer'}") from error
         return wire
@@ -233,6 +237,10 @@ class Link:
         if self._wire is not None:
             self._wire.close()
 
+    async def aclose(self) -> None:
+        self.close()
+        await asyncio.sleep(0)  # the transport closes with the next turn of the loop
+
 
 class BlockingLinks:
     """Connections for commands that block, each used by one caller at a time."""
@@ -256,6 +264,7 @@ class BlockingLinks:
         finally:
             self._used.discard(link)
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         for link in (*self._idle, *self._used):
             link.close()
+        await asyncio.sleep(0)  # the transports close with the next turn of the loop

@@ -37,7 +37,7 @@ RESERVED_IDS = frozenset({"secret"})
 
 _name = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _node_id = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
-_handler = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+HANDLER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 
 
 class RetryConfig(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -194,7 +194,7 @@ def _node(item: object, loc: Loc, findings: Findings) -> Node:
     return Node(
         id=node_id,
         handler=field.text(
-            "handler", _handler, "letters, digits, _, . and -, at most 64, beginning with a letter or _"
+            "handler", HANDLER_NAME, "letters, digits, _, . and -, at most 64, beginning with a letter or _"
         ),
         dependencies=_dependencies(field, findings),
         config=config if config and findings.add_flaws(config, (*loc, "config"), field.node) else {},

@@ -16,7 +16,7 @@ from headrace.model import payload, template
 from headrace.model.definition import Definition, Loc
 from headrace.model.graph import Graph
 from headrace.model.payload import dotted
-from headrace.model.template_syntax import has_syntax
+from headrace.model.template.syntax import has_syntax
 
 MAX_RENDERED_BYTES: Final = 4 * 1024 * 1024
 INPUT: Final = "input"

@@ -32,7 +32,7 @@ from headrace.model.definition import (
 )
 from headrace.model.payload import dotted, shown
 from headrace.model.plan import INPUT, MAX_RENDERED_BYTES, template_strings
-from headrace.model.template_syntax import has_syntax
+from headrace.model.template.syntax import has_syntax
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator

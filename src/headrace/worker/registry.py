@@ -11,7 +11,6 @@ import importlib
 import importlib.metadata
 import inspect
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,13 +23,13 @@ from pydantic import BaseModel
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticUserError
 
 from headrace.errors import HandlerNotFound, HeadraceError
+from headrace.model.definition import HANDLER_NAME
 
 Isolation = Literal["process"] | None
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 GROUP = "headrace.handlers"
 BUILTIN = "headrace.worker.handlers"
-NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 MARK = "__headrace_handler__"
 
 log = structlog.get_logger(__name__)
@@ -70,8 +69,8 @@ def handler(name: str, *, isolation: Isolation = None) -> Callable[[Function], F
     A config annotated with a Pydantic model is checked before the call. A sync function runs in a thread; one with
     isolation="process" in a process of its own, which a timeout can really end.
     """
-    if not NAME.fullmatch(name):
-        raise ValueError(f"handler name {name!r} must match {NAME.pattern}")
+    if not HANDLER_NAME.fullmatch(name):
+        raise ValueError(f"handler name {name!r} must match {HANDLER_NAME.pattern}")
     if isolation not in (None, "process"):
         raise ValueError(f"handler {name!r}: isolation must be None or 'process', not {isolation!r}")
 

@@ -100,7 +100,7 @@ local function apply(P, X, name, nd, verdict, body, delay_ms, lease_lost, total)
     move(nd, NODE.RETRYING)
     local counter = lease_lost and LOST or RETRIES
     nd[counter] = nd[counter] + 1
-    redis.call('ZADD', P.timers, P.now + delay_ms, timer('T', X, name, nd[ATTEMPT]))
+    set_timer(P, P.now + delay_ms, timer('T', X, name, nd[ATTEMPT]))
     record(P, X, name, nd, string.format('%.0f ', P.now + delay_ms) .. body)
     return
   end

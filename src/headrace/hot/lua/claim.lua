@@ -51,7 +51,7 @@ local function claim(keys, args)
         move(nd, NODE.RUNNING)
         nd[STARTED_AT], nd[WORKER] = P.now, worker
         write_node(P, X, name)
-        redis.call('ZADD', P.timers, P.now + lease_ms, 'L|' .. task)
+        set_timer(P, P.now + lease_ms, 'L|' .. task)
         X.busy = X.busy + 1
         record(P, X, name, nd, worker)
         claimed[#claimed + 1] = message

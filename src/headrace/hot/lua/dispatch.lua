@@ -23,7 +23,7 @@ local function dispatch(keys, args)
          and (parents < 2 or tonumber(redis.call('HGET', X.key, 'd:' .. name) or 0) == parents) then
         taken = taken + 1
         local failed = items[i + 7]
-        if nd[STATE] == NODE.RETRYING then redis.call('ZREM', P.timers, timer('T', X, name, nd[ATTEMPT])) end
+        if nd[STATE] == NODE.RETRYING then stop_timer(P, timer('T', X, name, nd[ATTEMPT])) end
         move(nd, failed and NODE.REPORTED or NODE.QUEUED)
         nd[ATTEMPT], nd[QUEUED_AT], nd[STARTED_AT], nd[FINISHED_AT], nd[WORKER], nd[ERROR] = attempt, P.now, 0, 0, '', ''
         write_node(P, X, name)

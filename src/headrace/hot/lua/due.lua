@@ -25,19 +25,19 @@ end
 
 local function due_one(P, member, grace, retries)
   local kind, id, epoch, run, name, attempt = string.match(member, '^(%u)|([^|]*)|([^|]*)|(%d+)|([^|]*)|(%d+)$')
-  if load(P, id, true) == nil then return redis.call('ZADD', P.timers, P.now + AHEAD_MS, member) end
+  if load(P, id, true) == nil then return set_timer(P, P.now + AHEAD_MS, member) end
   attempt = tonumber(attempt)
   local X = mine_alive(P, id, epoch, tonumber(run))
   local running = X and X.status == EXECUTION.RUNNING
   local nd = X and kind ~= 'X' and read_node(X, name)
   local state = nd and nd[ATTEMPT] == attempt and nd[STATE]
   if kind == 'T' and running and state == NODE.RETRYING then
-    redis.call('ZADD', P.timers, P.now + AHEAD_MS, member)
+    set_timer(P, P.now + AHEAD_MS, member)
     retries[#retries + 1] = {id, epoch, X.run, name, attempt, X.definition}
     return
   end
-  if kind == 'L' and P.now < grace then return redis.call('ZADD', P.timers, grace, member) end
-  redis.call('ZREM', P.timers, member)
+  if kind == 'L' and P.now < grace then return set_timer(P, grace, member) end
+  stop_timer(P, member)
   if kind == 'L' and state == NODE.RUNNING then
     move(nd, NODE.REPORTED)
     nd[FINISHED_AT] = P.now

@@ -26,7 +26,7 @@ local function begin(P, X, header)
     queue_hint(P, X, '', 0, 0, 0, start)
     if timeout_ms > 0 then
       X.deadline = 'd'
-      redis.call('ZADD', P.timers, P.now + timeout_ms, timer('X', X, '', 0))
+      set_timer(P, P.now + timeout_ms, timer('X', X, '', 0))
     end
   end
 end

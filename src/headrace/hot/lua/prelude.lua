@@ -3,7 +3,7 @@
 --
 -- A function works on one partition. It first reads the executions that its arguments name (`load_all`), so that
 -- whatever refuses to be read does so before anything is written; then it changes nodes; `flush` writes each changed
--- execution once, with ONE event entry that holds all changes of nodes and of the execution that this call made.
+-- execution once, with ONE event that holds all changes of its nodes and of itself that this call made.
 --
 -- Batches come as one flat MessagePack list, and records are packed with `struct`: small tables are what costs most in
 -- Lua. What only travels through (payloads, outcomes, outputs, errors) is never looked into.
@@ -21,11 +21,12 @@ local STATE, ATTEMPT, RETRIES, LOST, CURSOR, QUEUED_AT, STARTED_AT, FINISHED_AT,
 local TOKEN = '^([^|]*)|([^|]*)|(%d+)|([^|]*)|(%d+)$'
 
 local function open_partition(keys)
-  local P = {executions = {}, order = {}, queued = {}}
+  local P = {executions = {}, order = {}, queued = {}, stopped = {}, set = {}}
   for i, name in ipairs(DECLARED) do P[name] = keys[i] end
   P.prefix = string.sub(keys[1], 1, -5)                                    -- "...meta" without "meta"
   local t = redis.call('TIME')
   P.now = t[1] * 1000 + math.floor(t[2] / 1000)
+  P.now_text = string.format('%.0f', P.now)
   return P
 end
 
@@ -143,11 +144,22 @@ local function timer(kind, X, name, attempt)
   return kind .. '|' .. token(X, name, attempt)
 end
 
+-- Timers are set and stopped by `flush`, all of a call at once.
+local function set_timer(P, at, member)
+  local set = P.set
+  set[#set + 1] = at
+  set[#set + 1] = member
+end
+
+local function stop_timer(P, member)
+  P.stopped[#P.stopped + 1] = member
+end
+
 local function finish(P, X, to, err)
   if not EXECUTION_MOVES[X.status][to] then error({err = 'TRANSITION of an execution ' .. X.status .. ' to ' .. to}) end
   touch(P, X)
   X.status, X.ended, X.error = to, to, X.error or err
-  if X.deadline == 'd' then redis.call('ZREM', P.timers, timer('X', X, '', 0)) end
+  if X.deadline == 'd' then stop_timer(P, timer('X', X, '', 0)) end
 end
 
 local function pack_execution(X)
@@ -155,30 +167,57 @@ local function pack_execution(X)
                      X.epoch, X.last, X.definition)
 end
 
-local function write_event(P, X)
-  X.seq = X.seq + 1
-  X.changes[2] = X.id .. '|' .. X.epoch .. '|' .. X.run .. '|' .. X.seq .. '|' .. X.last .. '|' ..
-                 string.format('%.0f', P.now) .. '|' .. (X.ended or X.opened or '') .. '|' .. (X.error or '')
-  X.last = redis.call('XADD', P.events, '*', unpack(X.changes))
+-- One entry of the outbox: of each execution '@', its header, and then pairs of a node and its change.
+local function write_events(P, entry, whose)
+  local id = redis.call('XADD', P.events, '*', unpack(entry))
+  for _, X in ipairs(whose) do X.last = id end
 end
 
-local function flush(P)
+local function flush_events(P)
+  local entry, whose = {}, {}
   for _, X in ipairs(P.order) do
-    if #X.changes > 2 or X.ended or X.opened then write_event(P, X) end
-    local fields = X.fields
-    fields[2] = pack_execution(X)
-    for _, name in ipairs(X.moved) do
-      fields[#fields + 1] = name
-      fields[#fields + 1] = pack_node(X.nodes[name])
+    local changes = X.changes
+    if #changes > 2 or X.ended or X.opened then
+      if #entry > 0 and #entry + #changes > 4000 then
+        write_events(P, entry, whose)
+        entry, whose = {}, {}
+      end
+      X.seq = X.seq + 1
+      changes[2] = X.id .. '|' .. X.epoch .. '|' .. X.run .. '|' .. X.seq .. '|' .. X.last .. '|' .. P.now_text .. '|' ..
+                   (X.ended or X.opened or '') .. '|' .. (X.error or '')
+      for _, part in ipairs(changes) do entry[#entry + 1] = part end
+      whose[#whose + 1] = X
     end
-    if X.ended then
-      fields[#fields + 1] = '@finished'
-      fields[#fields + 1] = P.now
-    end
-    for from = 1, #fields, 4000 do redis.call('HSET', X.key, unpack(fields, from, math.min(from + 3999, #fields))) end
-    if X.error and redis.call('HSETNX', X.key, '@error', X.error) == 1 and X.error_node then
-      redis.call('HSET', X.key, '@error_node', X.error_node)
-    end
+  end
+  if #entry > 0 then write_events(P, entry, whose) end
+end
+
+local function flush_execution(P, X)
+  local fields = X.fields
+  fields[2] = pack_execution(X)
+  for _, name in ipairs(X.moved) do
+    fields[#fields + 1] = name
+    fields[#fields + 1] = pack_node(X.nodes[name])
+  end
+  if X.ended then
+    fields[#fields + 1] = '@finished'
+    fields[#fields + 1] = P.now
+  end
+  for from = 1, #fields, 4000 do redis.call('HSET', X.key, unpack(fields, from, math.min(from + 3999, #fields))) end
+  if X.error and redis.call('HSETNX', X.key, '@error', X.error) == 1 and X.error_node then
+    redis.call('HSET', X.key, '@error_node', X.error_node)
+  end
+end
+
+-- Writes what this call has changed: the events, which give each execution its last event, the executions, the timers.
+local function flush(P)
+  flush_events(P)
+  for _, X in ipairs(P.order) do flush_execution(P, X) end
+  for from = 1, #P.stopped, 4000 do
+    redis.call('ZREM', P.timers, unpack(P.stopped, from, math.min(from + 3999, #P.stopped)))
+  end
+  for from = 1, #P.set, 4000 do
+    redis.call('ZADD', P.timers, unpack(P.set, from, math.min(from + 3999, #P.set)))
   end
 end
 

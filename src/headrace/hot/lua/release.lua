@@ -16,7 +16,7 @@ local function release(keys, args)
     local nd = X and read_node(X, name)
     if nd and nd[STATE] == NODE.RUNNING and nd[ATTEMPT] == attempt then
       given = given + 1
-      redis.call('ZREM', P.timers, timer('L', X, name, attempt))
+      stop_timer(P, timer('L', X, name, attempt))
       move(nd, NODE.QUEUED)
       nd[ATTEMPT], nd[QUEUED_AT], nd[STARTED_AT], nd[WORKER] = attempt + 1, P.now, 0, ''
       write_node(P, X, name)

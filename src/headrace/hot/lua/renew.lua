@@ -11,11 +11,12 @@ local function renew(keys, args)
     local X = mine_alive(P, items[i], items[i + 1], items[i + 2])
     local nd = X and read_node(X, items[i + 3])
     if nd and nd[STATE] == NODE.RUNNING and nd[ATTEMPT] == items[i + 4] then
-      redis.call('ZADD', P.timers, P.now + items[3], timer('L', X, items[i + 3], nd[ATTEMPT]))
+      set_timer(P, P.now + items[3], timer('L', X, items[i + 3], nd[ATTEMPT]))
     else
       lost[#lost + 1] = (i + 1) / 5
     end
   end
-  redis.call('HSET', P.workers, items[1], string.format('%.0f', P.now) .. '|' .. items[2])
+  flush(P)
+  redis.call('HSET', P.workers, items[1], P.now_text .. '|' .. items[2])
   return lost
 end

@@ -16,7 +16,7 @@ local function report(keys, args)
       move(nd, NODE.REPORTED)
       nd[FINISHED_AT] = P.now
       write_node(P, X, name)
-      redis.call('ZREM', P.timers, timer('L', X, name, attempt))
+      stop_timer(P, timer('L', X, name, attempt))
       queue_hint(P, X, name, attempt, nd[RETRIES], nd[LOST], items[i + 5])
     else
       stale[#stale + 1] = (i + 5) / 6

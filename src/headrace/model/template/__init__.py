@@ -4,12 +4,12 @@
 ancestors. Jinja2 only parses: its compiler and sandbox never run, since neither bounds time or memory. The tree becomes
 closures that read plain JSON values and pay for everything they do, so that the worst template ends in an error.
 
-    template_syntax        source to checked syntax tree       template_budget      the limits, and what is left of them
-    template_statements    if, for, set, with as closures      template_values      reading, comparing, calculating
-    template_expressions   expressions as closures             template_filters     filters on text and numbers
-    template_scope         local names and references          template_collections filters on lists and objects
-    template_paths         following a.b[0]                    template_predicates  the tests behind `is`
-    template_builtins      tables of filters and tests
+    syntax        source to checked syntax tree       budget      the limits, and what is left of them
+    statements    if, for, set, with as closures      values      reading, comparing, calculating
+    expressions   expressions as closures             filters     filters on text and numbers
+    scope         local names and references          collections filters on lists and objects
+    paths         following a.b[0]                    predicates  the tests behind `is`
+    builtins      tables of filters and tests
 
 What a template means:
 
@@ -34,10 +34,10 @@ from typing import Any
 from jinja2 import nodes
 
 from headrace.errors import TemplateError, TemplateLimit
-from headrace.model import template_syntax
-from headrace.model.template_budget import LIMITS, Frame, Limits
-from headrace.model.template_paths import Evaluate, split_path
-from headrace.model.template_statements import Emit, StatementCompiler
+from headrace.model.template import syntax
+from headrace.model.template.budget import LIMITS, Frame, Limits
+from headrace.model.template.paths import Evaluate, split_path
+from headrace.model.template.statements import Emit, StatementCompiler
 
 __all__ = ["LIMITS", "Limits", "Template", "compile"]
 
@@ -74,10 +74,10 @@ class Template:
 
 def compile(source: str) -> Template:  # noqa: A001  # read as template.compile
     """Compile a source, or say what is wrong with it by TemplateSyntaxError or TemplateLimit."""
-    if not template_syntax.has_syntax(source):
+    if not syntax.has_syntax(source):
         return Template(source, None, frozenset(), 0)
     try:
-        tree, lone = template_syntax.parse(source)
+        tree, lone = syntax.parse(source)
         compiler = StatementCompiler()
         evaluate = _lone(compiler, tree) if lone else _text(compiler.block(tree.body))
     except TemplateError as error:

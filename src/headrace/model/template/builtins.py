@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from headrace.errors import TemplateError, TemplateSyntaxError
-from headrace.model.template_budget import describe
+from headrace.model.template.budget import describe
 
 REQUIRED: Final = inspect.Parameter.empty
 

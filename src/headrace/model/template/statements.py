@@ -12,11 +12,11 @@ from typing import Any, Final
 from jinja2 import nodes
 
 from headrace.errors import TemplateError, TemplateSyntaxError
-from headrace.model.template_budget import ABSENT, Frame, describe, to_text
-from headrace.model.template_expressions import ExpressionCompiler
-from headrace.model.template_paths import Evaluate
-from headrace.model.template_scope import Scope
-from headrace.model.template_values import elements
+from headrace.model.template.budget import ABSENT, Frame, describe, to_text
+from headrace.model.template.expressions import ExpressionCompiler
+from headrace.model.template.paths import Evaluate
+from headrace.model.template.scope import Scope
+from headrace.model.template.values import elements
 
 Emit = Callable[[Frame, list[str]], None]
 Store = Callable[[Frame, Any], None]

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from headrace.errors import TemplateError
-from headrace.model.template_budget import Frame, describe
-from headrace.model.template_builtins import Table
-from headrace.model.template_values import compare, is_number
+from headrace.model.template.budget import Frame, describe
+from headrace.model.template.builtins import Table
+from headrace.model.template.values import compare, is_number
 
 TESTS: Final = Table("test")
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from headrace.errors import MissingValue, TemplateError, TemplateLimit
-from headrace.model.template_budget import ABSENT, LIMITS, Frame, describe, to_text
+from headrace.model.template.budget import ABSENT, LIMITS, Frame, describe, to_text
 
 Key = str | int
 

@@ -18,7 +18,7 @@ from jinja2 import lexer, nodes
 from jinja2.parser import Parser
 
 from headrace.errors import TemplateLimit, TemplateSyntaxError
-from headrace.model.template_budget import LIMITS
+from headrace.model.template.budget import LIMITS
 
 RawToken = tuple[int, str, str]
 

@@ -1,4 +1,4 @@
-"""The filters on text and numbers. Those on lists and objects are in template_collections.
+"""The filters on text and numbers. Those on lists and objects are in collections.
 
 Each filter pays before it builds. Names, parameters and results are Jinja's, except where Jinja would hide a mistake:
 `int` and `float` fail on what is no number unless they have a default. There is no `escape`, since nothing here is
@@ -14,9 +14,9 @@ from typing import Any, Final, NoReturn
 from urllib.parse import quote
 
 from headrace.errors import TemplateError, TemplateLimit
-from headrace.model.template_budget import ABSENT, LIMITS, Frame, describe, to_json, to_text
-from headrace.model.template_builtins import Table, whole, words
-from headrace.model.template_values import bounded, is_number
+from headrace.model.template.budget import ABSENT, LIMITS, Frame, describe, to_json, to_text
+from headrace.model.template.builtins import Table, whole, words
+from headrace.model.template.values import bounded, is_number
 
 FILTERS: Final = Table("filter")
 

@@ -11,11 +11,11 @@ from itertools import groupby
 from typing import Any
 
 from headrace.errors import MissingValue, TemplateError
-from headrace.model.template_budget import ABSENT, LIMITS, Frame, describe, to_json, to_text
-from headrace.model.template_builtins import whole
-from headrace.model.template_filters import FILTERS
-from headrace.model.template_values import attribute as attribute_of
-from headrace.model.template_values import calculate, elements, follow, is_number, parse_path
+from headrace.model.template.budget import ABSENT, LIMITS, Frame, describe, to_json, to_text
+from headrace.model.template.builtins import whole
+from headrace.model.template.filters import FILTERS
+from headrace.model.template.values import attribute as attribute_of
+from headrace.model.template.values import calculate, elements, follow, is_number, parse_path
 
 __all__ = ["FILTERS"]
 

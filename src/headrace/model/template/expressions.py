@@ -13,10 +13,10 @@ from typing import Any, Final
 from jinja2 import nodes
 
 from headrace.errors import MissingValue, TemplateError, TemplateSyntaxError
-from headrace.model import template_values
-from headrace.model.template_budget import ABSENT, ELEMENT, Frame, describe, to_text
-from headrace.model.template_collections import FILTERS
-from headrace.model.template_paths import (
+from headrace.model.template import values
+from headrace.model.template.budget import ABSENT, ELEMENT, Frame, describe, to_text
+from headrace.model.template.collections import FILTERS
+from headrace.model.template.paths import (
     Evaluate,
     attribute_reader,
     constant,
@@ -27,9 +27,9 @@ from headrace.model.template_paths import (
     read_within,
     split_path,
 )
-from headrace.model.template_predicates import TESTS
-from headrace.model.template_scope import Scope
-from headrace.model.template_values import Key, elements, pick
+from headrace.model.template.predicates import TESTS
+from headrace.model.template.scope import Scope
+from headrace.model.template.values import Key, elements, pick
 
 _ARITHMETIC: Final[dict[type[nodes.Expr], tuple[str, Callable[[Any, Any], Any]]]] = {
     nodes.Sub: ("-", operator.sub),
@@ -37,7 +37,7 @@ _ARITHMETIC: Final[dict[type[nodes.Expr], tuple[str, Callable[[Any, Any], Any]]]
     nodes.Div: ("/", operator.truediv),
     nodes.FloorDiv: ("//", operator.floordiv),
     nodes.Mod: ("%", operator.mod),
-    nodes.Pow: ("**", template_values.power),
+    nodes.Pow: ("**", values.power),
 }
 _LIST_FILTERS: Final = ("map", "select", "reject", "selectattr", "rejectattr")
 _ESCAPES: Final = ("e", "escape", "forceescape", "safe")
@@ -100,7 +100,7 @@ class ExpressionCompiler:
         value = self.expression(node.node)
         if isinstance(node.arg, nodes.Slice):
             bounds = [self.expression(part) if part else constant(None) for part in _slice_parts(node.arg)]
-            return lambda frame: template_values.cut(frame, value(frame), *[bound(frame) for bound in bounds])
+            return lambda frame: values.cut(frame, value(frame), *[bound(frame) for bound in bounds])
         if isinstance(node.arg, nodes.Tuple):
             raise TemplateSyntaxError(f"line {node.lineno}: give one index or key within [ ]")
         key_of = self.expression(node.arg)
@@ -146,20 +146,20 @@ class ExpressionCompiler:
     def _arithmetic(self, node: nodes.BinExpr) -> Evaluate:
         symbol, operate = _ARITHMETIC[type(node)]
         left, right = self.expression(node.left), self.expression(node.right)
-        return lambda frame: template_values.calculate(symbol, operate, left(frame), right(frame))
+        return lambda frame: values.calculate(symbol, operate, left(frame), right(frame))
 
     def _add(self, node: nodes.Add) -> Evaluate:
         left, right = self.expression(node.left), self.expression(node.right)
-        return lambda frame: template_values.add(frame, left(frame), right(frame))
+        return lambda frame: values.add(frame, left(frame), right(frame))
 
     def _sign(self, node: nodes.UnaryExpr) -> Evaluate:
         value = self.expression(node.node)
         sign = -1 if isinstance(node, nodes.Neg) else 1
-        return lambda frame: template_values.calculate("-" if sign < 0 else "+", operator.mul, value(frame), sign)
+        return lambda frame: values.calculate("-" if sign < 0 else "+", operator.mul, value(frame), sign)
 
     def _concat(self, node: nodes.Concat) -> Evaluate:
         parts = self._all(node.nodes)
-        return lambda frame: template_values.concatenate(frame, [part(frame) for part in parts])
+        return lambda frame: values.concatenate(frame, [part(frame) for part in parts])
 
     def _and(self, node: nodes.And) -> Evaluate:
         left, right = self.expression(node.left), self.expression(node.right)
@@ -181,7 +181,7 @@ class ExpressionCompiler:
             left = first(frame)
             for operation, right_of in rest:
                 right = right_of(frame)
-                if not template_values.compare(frame, operation, left, right):
+                if not values.compare(frame, operation, left, right):
                     return False
                 left = right
             return True
@@ -205,7 +205,7 @@ class ExpressionCompiler:
         if node.kwargs or not 1 <= len(node.args) <= 3:
             raise TemplateSyntaxError(f"line {node.lineno}: range takes (stop), (start, stop) or (start, stop, step)")
         bounds = self._all(node.args)
-        return lambda frame: template_values.count_up(frame, *[bound(frame) for bound in bounds])
+        return lambda frame: values.count_up(frame, *[bound(frame) for bound in bounds])
 
     def _test(self, node: nodes.Test) -> Evaluate:
         value = self.expression(node.node)
@@ -313,8 +313,8 @@ class ExpressionCompiler:
         asks_presence = len(node.args) > 1 and _literal(node, 1) in _PRESENCE
 
         def prepare(frame: Frame) -> Callable[[Any], Any]:
-            keys = template_values.parse_path(path_of(frame), node.name)
-            read = template_values.follow if asks_presence else template_values.attribute
+            keys = values.parse_path(path_of(frame), node.name)
+            read = values.follow if asks_presence else values.attribute
             test = select(frame)
             return lambda item: test(read(item, keys))
 

@@ -11,9 +11,9 @@ from typing import Any
 from jinja2 import nodes
 
 from headrace.errors import MissingValue
-from headrace.model import template_values
-from headrace.model.template_budget import ABSENT, Frame
-from headrace.model.template_values import Key, path_text, pick
+from headrace.model.template import values
+from headrace.model.template.budget import ABSENT, Frame
+from headrace.model.template.values import Key, path_text, pick
 
 Evaluate = Callable[[Frame], Any]
 
@@ -44,12 +44,12 @@ def _constant_key(node: nodes.Node) -> Key | None:
 
 
 def attribute_reader(path: Any, default: Any) -> Callable[[Any], Any]:
-    keys = template_values.parse_path(path, "map")
+    keys = values.parse_path(path, "map")
     if default is ABSENT:
-        return lambda item: template_values.attribute(item, keys)
+        return lambda item: values.attribute(item, keys)
 
     def read(item: Any) -> Any:
-        found = template_values.follow(item, keys)
+        found = values.follow(item, keys)
         return default if found is ABSENT else found
 
     return read

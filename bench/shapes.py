@@ -1,0 +1,55 @@
+"""The graphs that are measured."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.model.definition import Definition
+from headrace.model.validation import validate
+
+
+def _node(name: str, *parents: str, handler: str = "noop", **config: Any) -> dict[str, Any]:
+    return {"id": name, "handler": handler, "dependencies": list(parents), "config": config}
+
+
+def _definition(name: str, *nodes: dict[str, Any]) -> Definition:
+    return validate({"name": name, "nodes": list(nodes)}, handlers=None)
+
+
+def diamond() -> Definition:
+    """Five nodes: one, three beside each other, one; each reads what its parents gave."""
+    middle = ("left", "middle", "right")
+    return _definition(
+        "diamond",
+        _node("top"),
+        *(_node(name, "top", at="{{ top.at }}") for name in middle),
+        _node("bottom", *middle, at="{{ left.at }} {{ right.at }}"),
+    )
+
+
+def chain(length: int) -> Definition:
+    links = (_node(f"n{i}", f"n{i - 1}", at="{{ n%d.at }}" % (i - 1)) for i in range(1, length))  # noqa: UP031
+    return _definition("chain", _node("n0"), *links)
+
+
+def fan(width: int) -> Definition:
+    """1 -> width -> 1"""
+    names = [f"n{i}" for i in range(width)]
+    return _definition("fan", _node("top"), *(_node(name, "top") for name in names), _node("bottom", *names))
+
+
+def layers(size: int, depth: int = 5) -> Definition:
+    """So many nodes in five layers, each with two parents in the layer above, so that only the size changes."""
+    width = size // depth
+    nodes = []
+    for i in range(size):
+        layer, place = divmod(i, width)
+        above = (layer - 1) * width
+        parents = {f"n{above + place}", f"n{above + (place + 1) % width}"} if layer else set()
+        nodes.append(_node(f"n{i}", *sorted(parents)))
+    return _definition("layers", *nodes)
+
+
+def parked() -> Definition:
+    """An execution that lives and waits: nobody has its handler."""
+    return _definition("parked", _node("waits", handler="nobody"))
