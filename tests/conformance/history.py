@@ -263,8 +263,9 @@ class History:
         if fate >= 8:
             self.kept.append(call)
             return
-        for _ in range(2 if fate >= 6 else 1):
-            await self.send(call)
+        if fate >= 6:
+            await self.send(call._replace(walks=()))
+        await self.send(call)
         self.sent.append(call)
 
     # ---- steps
@@ -286,14 +287,13 @@ class History:
             partition, hint_id, hint = found
             walk = Walk(self.shapes[hint.execution_id], hint_id, hint, how % 3 + 1)
             self.walks.append((partition, walk))
-        for _ in range(1 + how // 3 if how < 9 else 1000):
+        await self._probe(partition, walk, how)
+        for number in range(1 + how // 3 if how < 9 else 1000):
+            fate = (fate + 3 * number) % 10
             batch = [walk]
             batch += [other for home, other in unfinished if other is not walk and home == partition][: fate % 3]
             batch = [one for one in batch if not one.over]
             verdicts = tuple(one.verdict for one in batch)
-            if walk.letter == "K" and how % 3 == 2:  # what was skipped just now is answered to somebody else
-                probe = msgspec.structs.replace(walk.verdict, hint_id="1-1", flag=False)
-                await self.send(Call("advance", partition, ((probe,),)))
             await self.deliver(Call("advance", partition, (verdicts,), walks=tuple(batch)), fate)
             if how % 4 == 1 and walk.ready:  # slice by slice; the hint goes with the last one
                 items = tuple(self._item(walk.hint, name, attempt + 1) for name, attempt in walk.ready)
@@ -302,8 +302,22 @@ class History:
                 self._render(partition, one, bad=how in (2, 11))
             if walk.over or fate >= 8:
                 break
+        await self._probe(partition, walk, how)
         if how >= 12 and self.rendered:
             await self.deliver(self.rendered.pop(), 0)
+
+    async def _probe(self, partition: int, walk: Walk, how: int) -> None:
+        """What other orchestrators may ask about the same hint: it must not disturb this walk."""
+        changes: dict[str, Any] = {}
+        if walk.letter == "K" and how % 3 == 2:
+            changes = {"flag": False}  # what is skipped just now is answered to somebody else
+        elif walk.letter == "C" and how % 8 == 5:
+            changes = {"offset": 50, "total": 60}  # a slice too far
+        elif how % 8 == 4:
+            changes = {"verdict": "N", "body": "", "names": (), "total": 0}
+        if changes:
+            probe = msgspec.structs.replace(walk.verdict, hint_id="1-1", **changes)
+            await self.send(Call("advance", partition, ((probe,),)))
 
     async def _find_hint(self, pick: int) -> tuple[int, str, Hint] | None:
         if pick == 11:
@@ -404,15 +418,24 @@ class History:
         partition = self.partitions[pick % len(self.partitions)]
         await self.deliver(Call("claim", partition, (f"w{pick % 3}", 1 + how % 4, LEASE_MS, handlers)), fate % 7)
 
+    def _claimed_earlier(self, pick: int, *, superseded: bool) -> tuple[int, Task]:
+        """An attempt that was claimed, the newest first; or one in whose place another one waits or runs."""
+        if superseded:
+            for home, task in reversed(self.claimed):
+                x = self.models[home]._mine(task)
+                if x and x.node(task.node).attempt > task.attempt and x.node(task.node).state in "QR":
+                    return home, task
+        return self.claimed[-1 - pick % len(self.claimed)]
+
     def _held(self, pick: int, how: int) -> list[tuple[int, Task]]:
         """Attempts that were claimed at some time, the newest first; some are forged."""
         if not self.claimed:
             return []
-        partition, task = self.claimed[-1 - pick % len(self.claimed)]
+        partition, task = self._claimed_earlier(pick, superseded=how % 4 == 2)
         chosen = [task]
         if how % 4 == 3:
             chosen += [other for home, other in self.claimed[-3:] if home == partition]
-        if how == 15:
+        if how >= 14:
             chosen = [self._forge(one, pick) for one in chosen]
         return [(partition, one) for one in chosen]
 
@@ -476,13 +499,16 @@ class History:
         """A task or a timer of an attempt that is over comes back, as after a server that went back in time."""
         if not self.claimed:
             return
-        partition, task = self.claimed[-1 - pick % len(self.claimed)]
+        partition, task = self._claimed_earlier(pick, superseded=pick % 2 == 0)
         model = self.models[partition]
         if how < 8:
             model.tasks.setdefault(task.handler, []).append(task)
             await self._raw("SADD", keys.prefix(partition) + "queues", task.handler)
             stream = keys.tasks(partition, task.handler)
             await self._raw("XADD", stream, "*", "@", token_text(task), "m", codec.encode(task))
+            if how < 4:  # then its successor stands behind it
+                await self.send(Call("release", partition, ((task,),)))
+                await self.send(Call("reject", partition, (task.handler, 0, 1, "no_handler")))
             return
         timer = (
             Timer("X", *codec.token_fields(task.token)[:3], "", 0)
@@ -651,6 +677,9 @@ class History:
         assert not unfinished, f"not ended: {unfinished}"
 
     async def _round(self) -> bool:
+        if any(x.status == "F" and x.busy for model in self.models.values() for x in model.executions.values()):
+            for partition in range(len(self.partitions)):  # too early
+                await self._forget(partition, 0, 0)
         for execution_id, ledger in self.ledgers.items():
             x = self.models[self.home[execution_id]].executions.get(execution_id)
             if ledger.status == "R" and (not x or x.status == "O" or x.run < ledger.run):
@@ -681,6 +710,10 @@ class History:
         """Timers, hints and what they make ready."""
         await self.send(Call("due", partition, (1000, LEASE_MS)))
         await self._read(partition, 1000, 0)
+        old = [one for home, *one in self.hints if home == partition and self._is_superseded(one[1])][:2]
+        if old:  # delivered once more, now that a later attempt is there
+            late = tuple(Walk(self.shapes[hint.execution_id], i, hint, 2).verdict for i, hint in old)
+            await self.send(Call("advance", partition, (late,)))
         walks = [Walk(self.shapes[hint.execution_id], i, hint, 2) for i, hint in self.models[partition].pending()]
         while batch := [walk for walk in walks if not walk.over]:
             await self.send(Call("advance", partition, (tuple(walk.verdict for walk in batch),), walks=tuple(batch)))

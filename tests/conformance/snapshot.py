@@ -137,7 +137,7 @@ class Mirror:
 
     def _events(self, entries: list[Any]) -> list[tuple[str, Event]]:
         """Between executions their order means nothing; of one execution there is one per call at most."""
-        new = [(entry_id.decode(), codec.read_event(fields)) for entry_id, fields in entries]
+        new = [(entry_id.decode(), event) for entry_id, fields in entries for event in codec.read_events(fields)]
         expected = {happened.execution_id: happened for happened in self.model.events}
         assert sorted(event.execution_id for _, event in new) == sorted(expected), f"events: {new}, not {expected}"
         for entry_id, event in new:

@@ -27,7 +27,7 @@ NODES = 12
 WORK = {"rest": 1, "advance": 5, "dispatch": 3, "claim": 3, "report": 3}
 USUAL = WORK | dict.fromkeys(("kept", "renew", "release", "cancel", "forget", "reject", "lose", "gap", "ghost"), 1)
 USUAL |= dict.fromkeys(("due", "again", "open"), 2)
-RETRIED = WORK | {"due": 3, "gap": 1, "again": 1, "kept": 1, "renew": 1, "release": 1, "ghost": 1}
+RETRIED = WORK | {"due": 3, "gap": 1, "again": 1, "kept": 1, "renew": 1, "release": 2, "ghost": 2, "reject": 1}
 REOPENED = WORK | {"open": 3, "kept": 2, "again": 2, "forget": 2, "cancel": 1, "lose": 1, "due": 1}
 
 Play = Callable[[int, list[Shape], list[Step]], None]

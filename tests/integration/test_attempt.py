@@ -297,12 +297,36 @@ async def test_a_handler_that_answers_after_its_timeout_has_still_timed_out(
     assert attempts.lingering == 0
 
 
-@pytest.mark.parametrize("how", ["timeout", "cancel"])
-async def test_a_coroutine_that_does_not_listen_lingers(registry: Registry, attempts: Attempts, how: str) -> None:
+async def test_a_coroutine_that_does_not_listen_lingers(registry: Registry, attempts: Attempts) -> None:
     let_go = asyncio.Event()
     started = asyncio.Event()
+    add(registry, deaf(let_go, started))
+    async with asyncio.timeout(SOON):
+        await end_it(attempts, started, "timeout")
+    assert attempts.lingering == 1
+    let_go.set()
+    await until(lambda: attempts.lingering == 0)
 
-    async def deaf(config: Any) -> None:
+
+async def test_without_a_timeout_a_coroutine_that_does_not_listen_is_waited_for(
+    registry: Registry, attempts: Attempts
+) -> None:
+    let_go = asyncio.Event()
+    started = asyncio.Event()
+    add(registry, deaf(let_go, started))
+    running = asyncio.create_task(attempts.run(task("h")))
+    await started.wait()
+    running.cancel()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not running.done(), "it still holds its slot"
+    let_go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+def deaf(let_go: asyncio.Event, started: asyncio.Event) -> Any:
+    async def handler(config: Any) -> None:
         started.set()
         while not let_go.is_set():
             try:
@@ -311,12 +335,7 @@ async def test_a_coroutine_that_does_not_listen_lingers(registry: Registry, atte
                 continue
         raise RuntimeError("nobody wants to know")
 
-    add(registry, deaf)
-    async with asyncio.timeout(SOON):
-        await end_it(attempts, started, how)
-    assert attempts.lingering == 1
-    let_go.set()
-    await until(lambda: attempts.lingering == 0)
+    return handler
 
 
 async def end_it(attempts: Attempts, started: asyncio.Event, how: str) -> None:

@@ -19,6 +19,8 @@ from headrace.model.payload import dotted
 from headrace.model.template.syntax import has_syntax
 
 MAX_RENDERED_BYTES: Final = 4 * 1024 * 1024
+NUMBERS: Final = (int, float, bool, type(None))  # a template's numbers are within 64 bits and finite
+NUMBER_BYTES: Final = 24
 INPUT: Final = "input"
 OUTPUT: Final = "output"
 
@@ -136,18 +138,19 @@ class _Rendering:
         return value
 
     def _rendered(self, source: str, loc: Loc) -> Any:
-        where = f"node {self._node_id}, {dotted(loc)}"
         try:
             value = self._templates[source].render(self._context)
-            size = len(payload.encode(value, max_bytes=1 << 40))
+            self._left -= NUMBER_BYTES if type(value) in NUMBERS else len(payload.encode(value, max_bytes=1 << 40))
         except TemplateError as error:
-            raise type(error)(f"{where}: {error}") from None
+            raise type(error)(f"{self._where(loc)}: {error}") from None
         except BadValue as error:
-            raise TemplateError(f"{where}: {error}, in the template {template.shortened(source)}") from None
-        self._left -= size
+            raise TemplateError(f"{self._where(loc)}: {error}, in the template {template.shortened(source)}") from None
         if self._left < 0:
             raise TemplateLimit(
-                f"{where}: the rendered config is larger than {MAX_RENDERED_BYTES:,} bytes, "
+                f"{self._where(loc)}: the rendered config is larger than {MAX_RENDERED_BYTES:,} bytes, "
                 f"at the template {template.shortened(source)}"
             )
         return value
+
+    def _where(self, loc: Loc) -> str:
+        return f"node {self._node_id}, {dotted(loc)}"

@@ -28,6 +28,7 @@ from headrace.worker.slots import Slots
 CALL_BYTES = 4 << 20
 CALL_ITEMS = 500
 AWAY_SECONDS = 0.2
+STOP_WITHIN_SECONDS = 3.0  # for handlers that were told to stop, at shutdown
 
 _encode = msgspec.json.Encoder().encode
 
@@ -217,7 +218,7 @@ class Worker:
             if running.job:
                 running.job.cancel()
         if left:
-            await asyncio.wait([running.job for running in left if running.job])
+            await asyncio.wait([running.job for running in left if running.job], timeout=STOP_WITHIN_SECONDS)
         for partition, tasks in by_partition.items():
             try:
                 given = await self._store.release(partition, tasks)

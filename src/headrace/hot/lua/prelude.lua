@@ -70,7 +70,7 @@ local function load(P, id, lenient, name)
     refuse_format(id, format)
   end
   X = {id = id, key = key, status = status, mode = mode, deadline = deadline, run = run, left = left, busy = busy,
-       failed = failed, seq = seq, epoch = epoch, last = last, definition = definition,
+       failed = failed, seq = seq, epoch = epoch, last = last, definition = definition, packed = raw,
        nodes = {}, changes = false, fields = false, moved = false, ended = false, opened = false, error = false}
   if name then X.nodes[name] = unpack_node(node) end
   P.executions[id] = X
@@ -96,7 +96,7 @@ end
 
 local function touch(P, X)
   if not X.fields then
-    X.fields, X.moved, X.changes = {'@m', ''}, {}, {'@', ''}
+    X.fields, X.moved, X.changes = {}, {}, {'@', ''}
     P.order[#P.order + 1] = X
   end
 end
@@ -194,7 +194,11 @@ end
 
 local function flush_execution(P, X)
   local fields = X.fields
-  fields[2] = pack_execution(X)
+  local packed = pack_execution(X)
+  if packed ~= X.packed then
+    fields[#fields + 1] = '@m'
+    fields[#fields + 1] = packed
+  end
   for _, name in ipairs(X.moved) do
     fields[#fields + 1] = name
     fields[#fields + 1] = pack_node(X.nodes[name])
