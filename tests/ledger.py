@@ -98,3 +98,15 @@ async def break_for_good(config: Entry, ctx: Context) -> dict[str, Any]:
     if config.only_run in (None, ctx.run):
         raise Fatal("broken")
     return {"value": config.value}
+
+
+@handler("deaf")
+async def deaf(config: Entry, ctx: Context) -> dict[str, Any]:
+    """Does not listen when it is told to stop."""
+    write(config.ledger, ctx, "call")
+    while config.gate is not None and not config.gate.exists():
+        try:
+            await asyncio.sleep(0.01)
+        except asyncio.CancelledError:
+            write(config.ledger, ctx, "cancelled")
+    return {"value": config.value}

@@ -36,10 +36,7 @@ async def test_fan_in_is_dispatched_once(cluster: Processes, store: HotStore) ->
                     waiting[task.execution_id] = task
                     continue
                 together.append(other)
-            reports += [
-                Report(each.token, '{"output":"{}"}')
-                for each in together
-            ]
+            reports += [Report(each.token, '{"output":"{}"}') for each in together]
         if reports:
             assert await store.report(partition, reports) == []
 

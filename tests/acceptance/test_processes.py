@@ -196,6 +196,23 @@ async def test_sigterm_gives_back_what_does_not_finish(
     assert len(book.read(ledger, "cancelled")) == 1
 
 
+async def test_sigterm_ends_a_worker_whose_handler_does_not_listen(
+    cluster: Processes, engine: Engine, ledger: Path, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    cluster.orchestrator()
+    worker = cluster.worker(WORKER_GRACEFUL_SHUTDOWN_TIMEOUT="0.1", WORKER_LEASE_SECONDS="600")
+    execution_id = await engine.start(definition(node("A", handler="deaf", config=noted(ledger, 1, gate=str(gate)))))
+    await until(lambda: book.read(ledger), "A runs")
+    worker.send(signal.SIGTERM)
+    await until(lambda: worker.process.poll() is not None, "the worker ends all the same")
+    assert worker.process.returncode == 0
+    gate.touch()
+    cluster.worker()
+    assert (await ended(engine, execution_id))["status"] == "COMPLETED"
+    assert [call["attempt"] for call in book.read(ledger)] == [1, 2]
+
+
 async def test_a_handler_that_blocks_the_loop_keeps_its_lease(
     cluster: Processes, engine: Engine, ledger: Path, tmp_path: Path
 ) -> None:

@@ -23,7 +23,9 @@ def noted(ledger: Path, value: Any = None, **more: Any) -> dict[str, Any]:
     return {"ledger": str(ledger), "value": value, **more}
 
 
-async def test_a_killed_server_comes_back_on_its_append_only_file(registry: Registry, ledger: Path, tmp_path: Path) -> None:
+async def test_a_killed_server_comes_back_on_its_append_only_file(
+    registry: Registry, ledger: Path, tmp_path: Path
+) -> None:
     """Everything that was acknowledged more than a second before is there, and the roles find the server again."""
     gate = tmp_path / "gate"
     graph = definition(

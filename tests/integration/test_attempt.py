@@ -437,11 +437,16 @@ async def test_closing_stops_what_runs(registry: Registry) -> None:
         await asyncio.Event().wait()
 
     add(registry, waits)
-    running = asyncio.create_task(attempts.run(task("h")))
+    limited = asyncio.create_task(attempts.run(task("h", timeout_seconds=60)))
+    await started.wait()
+    started.clear()
+    unlimited = asyncio.create_task(attempts.run(task("h")))
     await started.wait()
     await attempts.aclose()
     async with asyncio.timeout(SOON):
-        assert failure(await running).retryable
+        assert failure(await limited).retryable
+        with pytest.raises(asyncio.CancelledError):
+            await unlimited
 
 
 async def test_handlers_run_side_by_side(registry: Registry, attempts: Attempts) -> None:

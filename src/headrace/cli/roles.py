@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
+
+import structlog
 
 from headrace import logs
 from headrace.cli.startup import USAGE, load_registry, load_settings
@@ -15,6 +18,8 @@ from headrace.process import run_loop, serve
 from headrace.settings import Settings
 
 UNREACHABLE = 3
+
+log = structlog.get_logger(__name__)
 
 
 def run_orchestrator() -> int:
@@ -29,7 +34,16 @@ def run_worker(modules: Sequence[str]) -> int:
 
     settings = load_settings()
     registry = load_registry([*settings.worker_handlers, *modules])
-    return _serve("worker", settings, lambda store, name, stop: Worker(store, registry, settings, name).run(stop))
+
+    async def work(store: HotStore, name: str, stop: asyncio.Event) -> None:
+        worker = Worker(store, registry, settings, name)
+        await worker.run(stop)
+        if worker.is_stuck:
+            log.warning("stopped; handlers that do not listen are left behind", name=name)
+            sys.stderr.flush()
+            os._exit(0)  # the event loop and the interpreter would wait for them
+
+    return _serve("worker", settings, work)
 
 
 def _serve(

@@ -28,6 +28,7 @@ from headrace.settings import Settings
 
 CALL_BYTES = 4 << 20  # bound of one call's bodies
 AWAY_SECONDS = 0.2
+MOST_PARKED = 10_000
 
 _decode_outcome = msgspec.json.Decoder(Outcome).decode
 _encode = msgspec.json.Encoder().encode
@@ -135,6 +136,8 @@ class Orchestrator:
                         await self.process(partition, (entry,))
                     continue
                 hint_id, hint = batch[0]
+                if len(self._parked) >= MOST_PARKED:
+                    self._parked.clear()
                 self._parked.add(hint_id)
                 log.exception("hint refused", hint=hint_id, execution_id=hint.execution_id, node=hint.node)
 

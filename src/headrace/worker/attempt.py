@@ -111,6 +111,10 @@ class Attempts:
             await asyncio.wait(futures, timeout=self._grace_seconds)
         await self._children.aclose()
 
+    @property
+    def is_stuck(self) -> bool:
+        return self.lingering > 0 or any(not task.done() for task in self._inline)
+
     def hard_deadline(self, task: Task) -> float | None:
         """When, on the monotonic clock, an attempt that starts now has surely ended unless the loop is blocked."""
         try:

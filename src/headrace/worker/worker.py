@@ -28,6 +28,7 @@ from headrace.worker.slots import Slots
 CALL_BYTES = 4 << 20
 CALL_ITEMS = 500
 AWAY_SECONDS = 0.2
+NOTHING_FOR_US_SECONDS = 0.02
 STOP_WITHIN_SECONDS = 3.0  # for handlers that were told to stop, at shutdown
 
 _encode = msgspec.json.Encoder().encode
@@ -41,7 +42,6 @@ class Running:
     partition: int
     deadline: float | None
     job: asyncio.Task[None] | None = None
-    given_back: bool = False
 
 
 class Worker:
@@ -89,6 +89,11 @@ class Worker:
             await self._attempts.aclose()
         await self._sign_off()
 
+    @property
+    def is_stuck(self) -> bool:
+        """Whether handlers go on that were told to stop: the process can only end without them."""
+        return self._attempts.is_stuck
+
     # ---- taking work
 
     async def _fetch(self, partition: int) -> None:
@@ -110,7 +115,9 @@ class Worker:
             for task in claimed:
                 self._start(partition, task)
             handlers.append(handlers.pop(0))
-            if read < asked:
+            if read and not claimed:
+                await asyncio.sleep(NOTHING_FOR_US_SECONDS)  # tasks of another format go round until their workers come
+            elif read < asked:
                 await self._wait_for_tasks(partition, handlers)
 
     async def _wait_for_tasks(self, partition: int, handlers: Sequence[str]) -> None:
