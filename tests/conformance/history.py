@@ -152,8 +152,8 @@ class Walk:
         else:
             self._frontier += [name for name, _ in found]
         self._offset += self.size
-        if self.letter in "TF":  # from here on as `skip`: with the flag, because an answer may get lost, and then a
-            self.letter, self.flag = "K", True  # repeated call must tell all that is skipped once more
+        if self.letter in "TF":
+            self.letter = "K"
         if acknowledged or (self._offset >= len(self.names) and not self._go_on_skipping()):
             self.over, self.acknowledged = True, acknowledged
             return
@@ -309,9 +309,7 @@ class History:
     async def _probe(self, partition: int, walk: Walk, how: int) -> None:
         """What other orchestrators may ask about the same hint: it must not disturb this walk."""
         changes: dict[str, Any] = {}
-        if walk.letter == "K" and how % 3 == 2:
-            changes = {"flag": False}  # what is skipped just now is answered to somebody else
-        elif walk.letter == "C" and how % 8 == 5:
+        if walk.letter == "C" and how % 8 == 5:
             changes = {"offset": 50, "total": 60}  # a slice too far
         elif how % 8 == 4:
             changes = {"verdict": "N", "body": "", "names": (), "total": 0}

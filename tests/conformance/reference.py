@@ -163,6 +163,8 @@ class Partition:
 
     def _reserve(self, wanted: Reservation) -> str:
         held = self.executions.get(wanted.execution_id)
+        if held and held.status == "O" and held.epoch == wanted.token:
+            return "reserved"  # a repeated call keeps what was filled since
         if held and held.status == "O":
             if not wanted.again:
                 return "exists"
@@ -232,6 +234,7 @@ class Partition:
                 "D" if item.failed else "Q", item.attempt, node.retries, node.lost, node.cursor, NOW
             )
             if item.failed:
+                node.finished_ms = NOW
                 self._hint(x, item.node, node, item.payload)
             else:
                 self._task(x, item.node, node, item.handler, item.payload)
@@ -243,45 +246,44 @@ class Partition:
     def advance(self, verdicts: Sequence[Verdict]) -> list[Advanced]:
         replies, over = [], []
         for verdict in verdicts:
-            finished, answer, replay = self._advance(verdict)
+            finished, answer = self._advance(verdict)
             # What an earlier slice answered is not dispatched yet, so the hint is still needed.
             acknowledged = finished and verdict.quiet and not answer
-            replies.append(Advanced(acknowledged, replay, answer))
+            replies.append(Advanced(acknowledged, answer))
             if acknowledged:
                 over.append(verdict.hint_id)
         self._written()
         self._acknowledge(over)
         return replies
 
-    def _advance(self, hint: Verdict) -> tuple[bool, Answer, bool]:
-        """(whether nothing more is to be done with this hint, what is answered, whether it took effect earlier)"""
+    def _advance(self, hint: Verdict) -> tuple[bool, Answer]:
+        """(whether nothing more is to be done with this hint, what is answered)"""
         x = self._mine(hint)
         if not x:
-            return True, [], True
+            return True, []
         if hint.verdict == "N":
-            return False, [], True
+            return False, []
         last_slice = hint.offset + len(hint.names) >= hint.total
         if hint.verdict == "S":
-            return (last_slice, self._ready(x, hint), True) if x.status == "R" else (True, [], True)
+            return (last_slice, self._ready(x, hint)) if x.status == "R" else (True, [])
         node = x.node(hint.node)
         if node.attempt != hint.attempt:
-            return True, [], True
+            return True, []
         first = node.state == "D" and x.status in "RF" and hint.verdict != "K" and hint.offset == 0
         if first:
             self._conclude(x, hint, node)
         if x.status != "R" or node.state not in "CF":
-            return True, [], not first
+            return True, []
         if node.state == "C":
             if node.cursor < hint.offset:
-                return False, [], not first  # children before this slice are not counted yet
+                return False, []  # children before this slice are not counted yet
             for name, parents in hint.names[node.cursor - hint.offset :]:
                 if parents > 1:  # of a single parent the cursor says enough
                     x.counts[name] = x.counts.get(name, 0) + 1
             node.cursor = max(node.cursor, hint.offset + len(hint.names))
-            return last_slice, self._ready(x, hint), not first
+            return last_slice, self._ready(x, hint)
         names = [name for name, _ in hint.names]
-        skipped = self._skip(x, names, known=hint.flag if hint.verdict == "K" else not first)
-        return last_slice, skipped, not first
+        return last_slice, self._skip(x, hint.node, names)
 
     def _conclude(self, x: Execution, hint: Verdict, node: Node) -> None:
         running = x.status == "R"
@@ -316,15 +318,14 @@ class Partition:
                 ready.append((position, x.node(name).attempt))
         return ready
 
-    def _skip(self, x: Execution, names: Sequence[str], *, known: bool) -> Answer:
+    def _skip(self, x: Execution, owner: str, names: Sequence[str]) -> Answer:
         skipped: Answer = []
         for position, name in enumerate(names):
             if x.node(name).state == "P":
                 node = x.nodes.setdefault(name, Node())
-                node.state = "S"
-                self._event(x).changes.append(Change(name, "S", node.attempt))
-                skipped.append((position, 0))
-            elif known and x.node(name).state == "S":
+                node.state, node.worker = "S", owner
+                self._event(x).changes.append(Change(name, "S", node.attempt, owner))
+            if x.node(name).state == "S" and x.node(name).worker == owner:
                 skipped.append((position, 0))
         if names and not x.left:
             self._end(x, "F")

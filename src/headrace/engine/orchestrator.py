@@ -181,7 +181,7 @@ class Orchestrator:
             walk.answered = walk.answered or bool(reply.answer)
             walk.body = ""  # it took effect with the first slice
             if walk.verdict in ("T", "F"):
-                walk.verdict, walk.flag = "K", reply.replay
+                walk.verdict = "K"
             answers.append((walk, [(nodes[position], attempt) for position, attempt in reply.answer]))
         return answers
 

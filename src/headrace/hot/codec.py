@@ -85,11 +85,11 @@ def read_advanced(raw: bytes) -> list[Advanced]:
     found: list[Advanced] = []
     at = 0
     while at < len(numbers):
-        acknowledged, replay, count = numbers[at : at + 3]
-        at += 3
+        acknowledged, count = numbers[at : at + 2]
+        at += 2
         pairs = [(numbers[i] - 1, numbers[i + 1]) for i in range(at, at + 2 * count, 2)]
         at += 2 * count
-        found.append(Advanced(bool(acknowledged), bool(replay), pairs))
+        found.append(Advanced(bool(acknowledged), pairs))
     return found
 
 

@@ -117,7 +117,6 @@ class Advanced(msgspec.Struct, frozen=True):
     """`answer` is pairs: a position in the slice (from 0) and the attempt that the node had so far."""
 
     acknowledged: bool
-    replay: bool
     answer: Sequence[tuple[int, int]] = ()
 
 

@@ -5,7 +5,7 @@
 --           'C' the attempt succeeded body: output; names: children
 --           'T' try again after delay body: the failure; flag: the lease was lost (counted apart)
 --           'F' failed for good       body: the failure
---           'K' go on skipping        names: children of nodes that were skipped; flag: on a replay
+--           'K' go on skipping        names: children of nodes that were skipped
 --           'N' the caller cannot tell what follows: acknowledged only if the execution is another's by now
 --   T and F with on_failure: continue: names: children, which a final failure skips
 --   offset, total: the names are a slice of a longer list; quiet: no earlier slice of this hint had an answer
@@ -13,10 +13,11 @@
 --         first slice (only that one brings the body); children are counted only from the cursor in the node's record,
 --         which moves with the counts, so a replay goes on where it stopped; nothing is counted or skipped once the
 --         execution is not RUNNING. A child with one parent needs no count: that it is within the cursor is enough.
--- Answers one flat list, of each hint: acknowledged, replay (the verdict had taken effect before), number of nodes, and
---         so many pairs of a position in the slice and that node's attempt so far. The nodes are those that are ready AND
---         still PENDING (S, C), on the first call and on every replay alike; those skipped just now (F, K), or on a
---         replay all that are skipped. A hint is acknowledged here only when nothing is left to do with it.
+-- Answers one flat list, of each hint: acknowledged, number of nodes, and so many pairs of a position in the slice and
+--         that node's attempt so far. The nodes are those that are ready AND still PENDING (S, C); or those that are
+--         skipped on behalf of this failed node (T, F, K), which a skipped node's record remembers as its worker, so
+--         that of many failures above a node one alone goes on below it. On every replay the answer is the same, or
+--         what is left of it. A hint is acknowledged here only when nothing is left to do with it.
 
 -- The packed records of nodes that this call has not read yet, by name.
 local function read_packed(X, items, first, count)
@@ -58,21 +59,21 @@ local function answer_ready(X, items, first, count, counted, replies)
   return found
 end
 
-local function answer_skipped(P, X, items, first, count, all, replies)
+local function answer_skipped(P, X, owner, items, first, count, replies)
   local found = 0
   local packed = read_packed(X, items, first, count)
   for i = 1, count do
     local name = items[first + 2 * i - 2]
     local nd = X.nodes[name] or unpack_node(packed[name])
-    local now = nd[STATE] == NODE.PENDING
-    if now then
+    if nd[STATE] == NODE.PENDING then
       X.nodes[name] = nd
       move(nd, NODE.SKIPPED)
+      nd[WORKER] = owner
       write_node(P, X, name)
       X.left = X.left - 1
-      record(P, X, name, nd)
+      record(P, X, name, nd, owner)
     end
-    if now or (all and nd[STATE] == NODE.SKIPPED) then
+    if nd[STATE] == NODE.SKIPPED and nd[WORKER] == owner then
       found = found + 1
       replies[#replies + 1] = i
       replies[#replies + 1] = 0
@@ -111,15 +112,15 @@ local function apply(P, X, name, nd, verdict, body, delay_ms, lease_lost, total)
   if running and (X.mode == 'f' or X.left == 0) then finish(P, X, EXECUTION.FAILED) end
 end
 
--- What is left to do with a hint of an attempt: -> nodes answered, whether that was all, whether it is a replay
+-- What is left to do with a hint of an attempt: -> nodes answered, whether that was all
 local function follow(P, X, items, at, first, count, replies)
   local name, verdict, offset, total = items[at + 4], items[at + 6], items[at + 10], items[at + 11]
   local nd = read_node(X, name)
-  if nd[ATTEMPT] ~= items[at + 5] then return 0, true, true end
-  local replay, changed, found, over = true, false, 0, true
+  if nd[ATTEMPT] ~= items[at + 5] then return 0, true end
+  local changed, found, over = false, 0, true
   if nd[STATE] == NODE.REPORTED and verdict ~= 'K' and offset == 0
      and (X.status == EXECUTION.RUNNING or X.status == EXECUTION.FAILED) then
-    replay, changed = false, true
+    changed = true
     apply(P, X, name, nd, verdict, items[at + 7], items[at + 8], items[at + 9], total)
   end
   if X.status == EXECUTION.RUNNING and nd[STATE] == NODE.COMPLETED then
@@ -132,12 +133,11 @@ local function follow(P, X, items, at, first, count, replies)
       if cursor < offset + count then nd[CURSOR], changed = offset + count, true end
     end
   elseif X.status == EXECUTION.RUNNING and nd[STATE] == NODE.FAILED then
-    local all = replay and (verdict ~= 'K' or items[at + 9])
     over = offset + count >= total
-    found = answer_skipped(P, X, items, first, count, all, replies)
+    found = answer_skipped(P, X, name, items, first, count, replies)
   end
   if changed then write_node(P, X, name) end
-  return found, over, replay
+  return found, over
 end
 
 local function advance(keys, args)
@@ -153,9 +153,9 @@ local function advance(keys, args)
   while at <= #items do
     local first, count, verdict = at + 14, items[at + 13], items[at + 6]
     local reply = #replies
-    for i = 1, 3 do replies[reply + i] = 0 end
+    replies[reply + 1], replies[reply + 2] = 0, 0
     local X = mine(P, items[at + 1], items[at + 2], items[at + 3])
-    local found, over, replay = 0, true, true
+    local found, over = 0, true
     if X and verdict == 'N' then
       over = false
     elseif X and verdict == 'S' then
@@ -164,10 +164,10 @@ local function advance(keys, args)
         over = items[at + 10] + count >= items[at + 11]
       end
     elseif X then
-      found, over, replay = follow(P, X, items, at, first, count, replies)
+      found, over = follow(P, X, items, at, first, count, replies)
     end
     over = over and found == 0 and items[at + 12]
-    replies[reply + 1], replies[reply + 2], replies[reply + 3] = over and 1 or 0, replay and 1 or 0, found
+    replies[reply + 1], replies[reply + 2] = over and 1 or 0, found
     if over then acknowledged[#acknowledged + 1] = items[at] end
     at = first + 2 * count
   end

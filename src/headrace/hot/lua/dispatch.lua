@@ -28,6 +28,7 @@ local function dispatch(keys, args)
         nd[ATTEMPT], nd[QUEUED_AT], nd[STARTED_AT], nd[FINISHED_AT], nd[WORKER], nd[ERROR] = attempt, P.now, 0, 0, '', ''
         write_node(P, X, name)
         if failed then
+          nd[FINISHED_AT] = P.now
           X.busy = X.busy + 1
           queue_hint(P, X, name, attempt, nd[RETRIES], nd[LOST], args[message])
         else

@@ -247,11 +247,14 @@ local function acknowledge(P, hints)
   for from = 1, #hints, 1000 do
     redis.call('XACK', P.results, RESULTS_GROUP, unpack(hints, from, math.min(from + 999, #hints)))
   end
-  local oldest = redis.call('XPENDING', P.results, RESULTS_GROUP)[2]
-  if oldest then
-    redis.call('XTRIM', P.results, 'MINID', '~', oldest)
-  else
-    for _, group in ipairs(redis.call('XINFO', 'GROUPS', P.results)) do
+  local pending = redis.pcall('XPENDING', P.results, RESULTS_GROUP)
+  if pending.err then return end                                           -- the group is gone, and all that was pending
+  if pending[2] then
+    redis.call('XTRIM', P.results, 'MINID', '~', pending[2])
+    return
+  end
+  for _, group in ipairs(redis.call('XINFO', 'GROUPS', P.results)) do
+    if group[2] == RESULTS_GROUP then
       local ms, seq = string.match(group[8], '^(%d+)-(%d+)$')              -- last-delivered-id
       redis.call('XTRIM', P.results, 'MINID', '=', ms .. '-' .. string.format('%.0f', seq + 1))
     end

@@ -3,7 +3,8 @@
 --          execution, token, old epoch, last event, run, whether another reservation may be replaced}
 -- Allowed if the execution is absent, or reserved (again), or open with a smaller run, exactly this epoch and last event
 --         (so everything that it ever said is known to the caller), and nothing of a FAILED run is still under way.
--- Effect  it is OPENING under the token, for the time of the ttl; whatever was there is gone.
+-- Effect  it is OPENING under the token, for the time of the ttl; whatever was there is gone. With the token that it is
+--         OPENING under already, only the ttl begins anew.
 -- Answers of each 'reserved', 'exists' (not allowed), or 'busy' (not yet: a FAILED run still has attempts under way).
 local function reserve(keys, args)
   local P = open_partition(keys)
@@ -15,15 +16,20 @@ local function reserve(keys, args)
     local id, new, old_epoch, last, run, again = unpack(items, i, i + 5)
     local X = load(P, id)
     local answer = 'reserved'
-    if X and X.status == EXECUTION.OPENING then
+    if X and X.status == EXECUTION.OPENING and X.epoch == new then
+      answer = 'held'
+    elseif X and X.status == EXECUTION.OPENING then
       if not again then answer = 'exists' end
     elseif X then
       if X.run >= run or X.epoch ~= old_epoch or X.last ~= last then answer = 'exists'
       elseif X.status == EXECUTION.FAILED and X.busy > 0 then answer = 'busy'
       else drop(P, X, definition_ttl) end
     end
-    if answer == 'reserved' then
-      local key = execution_key(P, id)
+    local key = execution_key(P, id)
+    if answer == 'held' then                                               -- a repeated call keeps what was filled since
+      redis.call('PEXPIRE', key, ttl_ms)
+      answer = 'reserved'
+    elseif answer == 'reserved' then
       redis.call('UNLINK', key)
       redis.call('HSET', key, '@m', pack_execution({status = EXECUTION.OPENING, mode = '-', deadline = '-', run = run, left = 0,
                                                    busy = 0, failed = 0, seq = 0, epoch = new, last = '', definition = ''}))
