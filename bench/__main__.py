@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Awaitable
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 from bench import floor, shapes
@@ -47,7 +48,7 @@ async def hops_ms(engine: Cluster, length: int, count: int) -> list[float]:
         await engine.finished(ids, forget=False)
         texts = await engine.store.outputs(ids[0], names, most_bytes=1 << 30)
         at = [json.loads((texts or {})[name])["at"] for name in names]
-        hops += [(after - before) / 1e6 for before, after in zip(at, at[1:], strict=False)]
+        hops += [(after - before) / 1e6 for before, after in pairwise(at)]
     return hops
 
 

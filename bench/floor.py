@@ -1,7 +1,7 @@
 """The floor: the same messages through the same Valkey by a bare Python loop over streams, without an engine.
 
 Two processes, as with the engine: one sends tasks and reads results, the other reads tasks and sends results. Each
-message is acknowledged and deleted. *Batched* keeps many messages under way in pipelines of 200, *single* one at a time.
+message is acknowledged and deleted. *Batched* keeps a thousand under way in pipelines of 200, *single* one at a time.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def diamond() -> Definition:
 
 
 def chain(length: int) -> Definition:
-    links = (_node(f"n{i}", f"n{i - 1}", at="{{ n%d.at }}" % (i - 1)) for i in range(1, length))  # noqa: UP031
+    links = (_node(f"n{i}", f"n{i - 1}", at=f"{{{{ n{i - 1}.at }}}}") for i in range(1, length))
     return _definition("chain", _node("n0"), *links)
 
 

@@ -1,10 +1,11 @@
-"""An orchestrator that kills itself with SIGKILL at a chosen moment: `python -m tests.acceptance.crashing_orchestrator`.
+"""An orchestrator that kills itself with SIGKILL at a chosen moment.
 
 CRASH_BEFORE names a method of the store, CRASH_AT which call of it (from 1) is never made.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 from typing import Any
@@ -14,13 +15,11 @@ from headrace.hot.store import HotStore
 
 name, at = os.environ["CRASH_BEFORE"], int(os.environ["CRASH_AT"])
 method = getattr(HotStore, name)
-calls = 0
+calls = itertools.count(1)
 
 
 async def crash_or_call(store: HotStore, *arguments: Any, **named: Any) -> Any:
-    global calls
-    calls += 1
-    if calls == at:
+    if next(calls) == at:
         os.kill(os.getpid(), signal.SIGKILL)
     return await method(store, *arguments, **named)
 

@@ -334,7 +334,7 @@ async def test_a_wide_fan_in_and_a_long_chain(engine: InProcess) -> None:
     chain = definition(
         node("c0", handler="output", config={"x": 0}),
         *(
-            node(f"c{i}", f"c{i - 1}", handler="output", config={"x": "{{ c%d.x + 1 }}" % (i - 1)})
+            node(f"c{i}", f"c{i - 1}", handler="output", config={"x": f"{{{{ c{i - 1}.x + 1 }}}}"})
             for i in range(1, 400)
         ),
     )

@@ -1,4 +1,4 @@
-"""The connection: pipelining, errors, timeouts, broken and cancelled calls, against a real server and a stubborn one."""
+"""The connection: pipelining, errors, timeouts, broken and cancelled calls, on a real server and on stubborn ones."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Engine:
             raise Conflict(f"execution {execution_id} is {_status(answer)}, not RUNNING")
 
     async def retry(self, execution_id: str) -> int:
-        """The next run of a FAILED or CANCELLED execution: what is COMPLETED keeps its output, all else starts again."""
+        """The next run of a FAILED or CANCELLED execution: what is COMPLETED keeps its output, all else runs."""
         held = await self._held(execution_id)
         if held.status not in (ExecutionState.FAILED, ExecutionState.CANCELLED):
             raise Conflict(

@@ -14,6 +14,7 @@ import asyncio
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 import structlog
@@ -79,44 +80,44 @@ class Orchestrator:
         self._parked: set[str] = set()
         self._random = random.Random()  # noqa: S311 - jitter, not a secret
 
-    async def follow(self, partition: int, stop: asyncio.Event) -> None:
+    async def follow(self, partition: int, lane: int, stop: asyncio.Event) -> None:
         """Works on one partition's hints until told to stop; what it then still holds pending it finishes.
 
-        The next batch is read while one is worked on."""
+        Several lanes follow a partition side by side: while one renders, the store works for another."""
+        consumer = f"{self.name}/{lane}"
         stopped = asyncio.ensure_future(stop.wait())
-        reading: asyncio.Task[list[Entry]] | None = None
         try:
+            unsure = True  # something may be pending under our name: a reply was lost, or a step failed
             while not stop.is_set():
                 try:
-                    if reading is None:  # something may be pending under our name: a reply was lost, or a step failed
-                        await self._finish_pending(partition)
-                        reading = self._read(partition)
-                    await asyncio.wait((reading, stopped), return_when=asyncio.FIRST_COMPLETED)
-                    if reading.done():
-                        entries, reading = reading.result(), self._read(partition)
-                        await self.process(partition, entries)
+                    if unsure:
+                        await self._finish_pending(partition, consumer)
+                        unsure = False
+                    await self.process(partition, await self._read(partition, consumer, stopped))
                 except StoreUnavailable as error:
                     log.warning("store away", partition=partition, error=str(error))
-                    _give_up(reading)
-                    reading = None
+                    unsure = True
                     await asyncio.wait((stopped,), timeout=AWAY_SECONDS)
-            _give_up(reading)
-            reading = None
-            await self._finish_pending(partition)
-            await self._store.leave(partition, [self.name])
+            await self._finish_pending(partition, consumer)
+            await self._store.leave(partition, [consumer])
         except StoreUnavailable as error:
             log.warning("stopped while the store is away", partition=partition, error=str(error))
         finally:
             stopped.cancel()
-            _give_up(reading)
 
-    def _read(self, partition: int) -> asyncio.Task[list[Entry]]:
+    async def _read(self, partition: int, consumer: str, stopped: asyncio.Future[Any]) -> list[Entry]:
+        """The next batch, or nothing once told to stop; what a read that is given up may have brought stays pending."""
         batch = self._settings.orchestrator_batch
-        return asyncio.create_task(self._store.read_hints(partition, self.name, batch))
+        reading = asyncio.ensure_future(self._store.read_hints(partition, consumer, batch))
+        try:
+            await asyncio.wait((reading, stopped), return_when=asyncio.FIRST_COMPLETED)
+            return reading.result() if reading.done() else []
+        finally:
+            reading.cancel()
 
-    async def _finish_pending(self, partition: int) -> None:
+    async def _finish_pending(self, partition: int, consumer: str) -> None:
         after = "0-0"
-        while entries := await self._store.own_pending_hints(partition, self.name, after, SLICE):
+        while entries := await self._store.own_pending_hints(partition, consumer, after, SLICE):
             after = entries[-1][0]
             await self.process(partition, [entry for entry in entries if entry[0] not in self._parked])
 
@@ -239,9 +240,3 @@ class Orchestrator:
             return _decode_outcome(hint.outcome)
         except (msgspec.MsgspecError, HeadraceError) as error:
             return Outcome(failure=Failure("bad_output", f"the worker's report cannot be read: {error}"))
-
-
-def _give_up(reading: asyncio.Task[list[Entry]] | None) -> None:
-    """What it may have brought stays pending."""
-    if reading is not None and not reading.cancel() and not reading.cancelled():
-        reading.exception()

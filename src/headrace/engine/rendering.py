@@ -1,7 +1,7 @@
 """Turns ready nodes into tasks: finds the outputs that their templates read, renders, and packs.
 
-A node whose config cannot be rendered becomes an item that `dispatch` turns into a final failure: it can neither stop the
-others nor be lost.
+A node whose config cannot be rendered becomes an item that `dispatch` turns into a final failure: it can neither stop
+the others nor be lost.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ class Renderer:
             failure = Failure("template", str(error), type(error).__name__)
             payload, failed = _encode(Outcome(failure=failure)).decode(), True
         handler = node.plan.definition.nodes[node.index].handler
+        parents = node.plan.graph.parent_counts[node.index]
         return Dispatch(
-            node.execution_id, node.epoch, node.run, node.node, node.attempt, node.plan.graph.parent_counts[node.index], handler,
-            payload, failed,
+            node.execution_id, node.epoch, node.run, node.node, node.attempt, parents, handler, payload, failed
         )  # fmt: skip
 
     async def _payload(self, node: Ready) -> str:
