@@ -1,4 +1,4 @@
-"""The private Valkey of `headrace run` and `headrace dev`: a real server on a Unix socket in a folder of our own.
+"""The private Valkey of `headrace run`: a real server on a Unix socket in a folder of our own.
 
 It must never outlive its parent, not even one that is killed with `kill -9`, and portably so. Hence a supervisor of a
 few lines of /bin/sh, in a session of its own so that Ctrl-C does not reach it: it starts the server and reads from a
@@ -119,7 +119,7 @@ class EmbeddedValkey:
         if self._supervisor is not None:
             raise RuntimeError("this server is already started")
         binary = find_server()
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make(self.folder)
         self._owner = os.getpid()
         self._lock = _take_lock(self.folder / "lock")
         try:
@@ -255,11 +255,18 @@ def find_server() -> Path:
     )
 
 
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreUnavailable(f"cannot make the folder {folder}: {error.strerror}") from error
+
+
 @contextmanager
 def scratch(home: Path) -> Iterator[Path]:
     """A folder `<home>/run/<unique>/` for one `headrace run`, gone afterwards, with those that killed runs left."""
     runs = home.absolute() / "run"
-    runs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _make(runs)
     sweeping = _take_lock(runs / "lock", patient=True)  # nobody sweeps between our making a folder and locking it
     try:
         for folder in runs.iterdir():

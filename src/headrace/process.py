@@ -77,17 +77,18 @@ async def connected(url: str, settings: Settings) -> AsyncIterator[HotStore]:
 
 
 @asynccontextmanager
-async def roles_running(store: HotStore, settings: Settings, registry: Registry) -> AsyncIterator[None]:
+async def roles_running(store: HotStore, settings: Settings, registry: Registry) -> AsyncIterator[Worker]:
     """An orchestrator and a worker beside the caller. The worker stops first, so that its last reports are applied."""
     stop_worker, stop_orchestrator = asyncio.Event(), asyncio.Event()
+    worker = Worker(store, registry, settings, process_name("worker"))
     async with asyncio.TaskGroup() as group:
         group.create_task(orchestrate(store, settings, process_name("orchestrator"), stop_orchestrator))
-        worker = group.create_task(Worker(store, registry, settings, process_name("worker")).run(stop_worker))
+        working = group.create_task(worker.run(stop_worker))
         try:
-            yield
+            yield worker
         finally:
             stop_worker.set()
-            await asyncio.wait((worker,))
+            await asyncio.wait((working,))
             stop_orchestrator.set()
 
 

@@ -29,7 +29,6 @@ class Settings(BaseSettings):
     redis_password: SecretStr | None = Field(None, alias="REDIS_PASSWORD")
     redis_db: int = Field(0, alias="REDIS_DB", ge=0)
     redis_partitions: Count = Field(1, alias="REDIS_PARTITIONS")
-    redis_max_connections: Count = Field(50, alias="REDIS_MAX_CONNECTIONS")
     redis_socket_timeout: Positive = Field(10.0, alias="REDIS_SOCKET_TIMEOUT")
     redis_stream_block_ms: Count = Field(5000, alias="REDIS_STREAM_BLOCK_MS")
 
@@ -40,7 +39,7 @@ class Settings(BaseSettings):
     worker_graceful_shutdown_timeout: NotNegative = Field(30.0, alias="WORKER_GRACEFUL_SHUTDOWN_TIMEOUT")
     worker_handlers: Annotated[tuple[str, ...], NoDecode] = Field((), alias="WORKER_HANDLERS")
 
-    orchestrator_batch: Count = Field(200, alias="ORCHESTRATOR_BATCH")
+    orchestrator_batch: int = Field(200, alias="ORCHESTRATOR_BATCH", ge=1, le=1000)
     orchestrator_stale_result_timeout: Positive = Field(30.0, alias="ORCHESTRATOR_STALE_RESULT_TIMEOUT")
     orchestrator_stale_claim_interval: Positive = Field(15.0, alias="ORCHESTRATOR_STALE_CLAIM_INTERVAL")
 

@@ -82,7 +82,7 @@ def failure(outcome: Outcome) -> Failure:
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(SOON):
-        while not condition():  # noqa: ASYNC110 (what it waits for knows no events)
+        while not condition():
             await asyncio.sleep(0.005)
 
 

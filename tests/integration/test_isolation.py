@@ -145,7 +145,7 @@ def is_running(pid: int) -> bool:
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(SOON):
-        while not condition():  # noqa: ASYNC110 (what it waits for knows no events)
+        while not condition():
             await asyncio.sleep(0.01)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -49,13 +50,10 @@ def run_file(
         _complain(*(str(error).splitlines() if isinstance(error, Usage) else [str(p) for p in error.problems]))
         return USAGE
     try:
-        view, interrupted = run_loop(_run(definition, input_params, registry, settings, quiet=json_output))
+        return_code = run_loop(_run(definition, input_params, registry, settings, json_output=json_output))
     except* (StoreUnavailable, StoreUnsupported) as group:
         _complain(*(str(error) for error in group.exceptions))
         return_code = UNREACHABLE
-    else:
-        _print_result(view, json_output=json_output)
-        return_code = INTERRUPTED if interrupted else 0 if view["status"] == "COMPLETED" else 1
     return return_code
 
 
@@ -91,15 +89,15 @@ def read_inputs(pairs: Sequence[str], input_file: Path | None) -> dict[str, Any]
 
 
 async def _run(
-    definition: Definition, input_params: dict[str, Any], registry: Registry, settings: Settings, *, quiet: bool
-) -> tuple[dict[str, Any], bool]:
+    definition: Definition, input_params: dict[str, Any], registry: Registry, settings: Settings, *, json_output: bool
+) -> int:
     interrupted = asyncio.Event()
     async with on_signals(interrupted.set):
         with scratch(settings.headrace_home) as folder, EmbeddedValkey(folder) as server:
-            async with connected(server.url, settings) as store, roles_running(store, settings, registry):
+            async with connected(server.url, settings) as store, roles_running(store, settings, registry) as worker:
                 engine = Engine(store, settings)
                 execution_id = await engine.start(definition, input_params)
-                progress = Progress(definition, execution_id, quiet=quiet)
+                progress = Progress(definition, execution_id, quiet=json_output)
                 following = asyncio.ensure_future(_follow(engine, store, execution_id, progress))
                 asked = asyncio.ensure_future(interrupted.wait())
                 await asyncio.wait((following, asked), return_when=asyncio.FIRST_COMPLETED)
@@ -113,7 +111,12 @@ async def _run(
                 asked.cancel()
                 view = await engine.read(execution_id)
                 progress.finished(view)
-                return view, interrupted.is_set()
+    _print_result(view, json_output=json_output)
+    code = INTERRUPTED if interrupted.is_set() else 0 if view["status"] == "COMPLETED" else 1
+    if worker.is_stuck:
+        sys.stdout.flush()
+        os._exit(code)  # handlers that do not listen: the event loop would wait for them
+    return code
 
 
 async def _follow(engine: Engine, store: HotStore, execution_id: str, progress: Progress) -> None:

@@ -26,6 +26,7 @@ from headrace.model.validation import check_input
 from headrace.settings import Settings
 
 INPUT_BYTES = 1 << 20
+START_TOGETHER = 200
 
 
 class Engine:
@@ -46,16 +47,20 @@ class Engine:
         for run in runs:
             by_partition.setdefault(self._store.partition_of(run.execution_id), []).append(run)
         for partition, there in by_partition.items():
-            tokens = await self._reserve(partition, there)
-            slices = [fresh(run, token) for run, token in zip(there, tokens, strict=True)]
-            _check_opened(await self._store.open(partition, slices))
+            for some in (there[start : start + START_TOGETHER] for start in range(0, len(there), START_TOGETHER)):
+                tokens = await self._reserve(partition, some)
+                slices = [fresh(run, token) for run, token in zip(some, tokens, strict=True)]
+                _check_opened(await self._store.open(partition, slices))
         return [run.execution_id for run in runs]
 
     async def cancel(self, execution_id: str) -> None:
         """Running handlers are told within a second; what has not started never will."""
         held = await self._held(execution_id)
         answer = await self._store.cancel(execution_id, held.run)
-        if answer != "cancelled":
+        cancelled_now = answer == "cancelled" or (
+            answer == ExecutionState.CANCELLED and held.status == ExecutionState.RUNNING  # the reply was lost once
+        )
+        if not cancelled_now:
             raise Conflict(f"execution {execution_id} is {_status(answer)}, not RUNNING")
 
     async def retry(self, execution_id: str) -> int:

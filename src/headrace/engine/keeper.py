@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import msgspec
 import structlog
@@ -31,6 +32,7 @@ class Keeper:
         self._store = store
         self._settings = settings
         self._orchestrator = orchestrator
+        self._name = f"{orchestrator.name}/keeper"
 
     async def keep(self, partition: int, stop: asyncio.Event) -> None:
         """All duties of one partition until told to stop."""
@@ -41,6 +43,8 @@ class Keeper:
             group.create_task(_every(interval, stop, lambda: self.take_over(partition)))
             interval = min(TIDY_INTERVAL_SECONDS, settings.handler_missing_timeout)
             group.create_task(_every(interval, stop, lambda: self.tidy(partition)))
+        with suppress(StoreUnavailable):
+            await self._store.leave(partition, [self._name])
 
     async def run_timers(self, partition: int) -> None:
         more = True
@@ -57,7 +61,7 @@ class Keeper:
 
     async def take_over(self, partition: int) -> None:
         idle_ms = round(self._settings.orchestrator_stale_result_timeout * 1000)
-        while entries := await self._store.take_over_hints(partition, self._orchestrator.name, idle_ms, DUE_MOST):
+        while entries := await self._store.take_over_hints(partition, self._name, idle_ms, DUE_MOST):
             log.info("taking over hints", partition=partition, count=len(entries))
             await self._orchestrator.process(partition, entries)
 

@@ -28,7 +28,7 @@ from headrace.model.messages import (
 from headrace.model.state import NodeState
 
 _execution_numbers = struct.Struct("<5I").unpack_from
-_node_numbers = struct.Struct("<cIHHIddd")
+_node_numbers = struct.Struct("<cIIIIddd")
 _RETRYING = NodeState.RETRYING.value
 
 encode = msgspec.msgpack.Encoder().encode

@@ -29,7 +29,8 @@ class HotStore(Functions):
         self.block_ms = block_ms
         address = Address.parse(url)
         super().__init__(Link(address, socket_timeout), partitions)
-        self._blocking = BlockingLinks(lambda: Link(address, block_ms / 1000 + BLOCK_MARGIN_SECONDS))
+        patience = block_ms / 1000 + BLOCK_MARGIN_SECONDS
+        self._blocking = BlockingLinks(lambda: Link(address, patience, repeats=False))
 
     async def prepare(self) -> None:
         """Refuses a server that we must not run on, and makes what has to be there."""

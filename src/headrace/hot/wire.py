@@ -6,7 +6,8 @@ much per call, which is most of what a hop of a workflow costs.
 
 A `Link` keeps a wire to one server: it connects when it is used, and repeats a command after a broken connection, which
 is right because every command that we send is safe to repeat. Blocking commands hold their connection, so a
-`BlockingLinks` lends one out for each; a cancelled one is thrown away, because its answer would reach somebody else.
+`BlockingLinks` lends one out for each. A cancelled one is thrown away, because its answer would reach somebody else;
+and none is repeated: the caller must know that hints may have been delivered to it and lost.
 """
 
 from __future__ import annotations
@@ -194,14 +195,15 @@ def _refusal(message: str) -> Exception:
 class Link:
     """A connection that is there when it is needed."""
 
-    def __init__(self, address: Address, timeout_seconds: float) -> None:
+    def __init__(self, address: Address, timeout_seconds: float, *, repeats: bool = True) -> None:
         self._address = address
         self._timeout = timeout_seconds
+        self._pauses = REPEAT_AFTER_SECONDS if repeats else ()
         self._wire: Wire | None = None
         self._connecting: asyncio.Task[Wire] | None = None
 
     async def call(self, *command: Argument) -> Any:
-        for pause in REPEAT_AFTER_SECONDS:
+        for pause in self._pauses:
             wire = self._wire
             try:
                 if wire is None or not wire.is_open:

@@ -228,8 +228,9 @@ class Worker:
             await asyncio.wait([running.job for running in left if running.job], timeout=STOP_WITHIN_SECONDS)
         for partition, tasks in by_partition.items():
             try:
-                given = await self._store.release(partition, tasks)
-                log.info("gave back unfinished tasks", count=given)
+                for start in range(0, len(tasks), CALL_ITEMS):
+                    given = await self._store.release(partition, tasks[start : start + CALL_ITEMS])
+                    log.info("gave back unfinished tasks", count=given)
             except StoreUnavailable as error:
                 log.warning("could not give tasks back: their leases will run out", error=str(error))
 

@@ -9,6 +9,7 @@ local function claim(keys, args)
   local P = open_partition(keys)
   local worker, slots, lease_ms = unpack(cmsgpack.unpack(args[1]))
   local handlers = #keys - #DECLARED
+  slots = math.min(slots, 1000)                                            -- what one event and one reply can hold
   local entries, last = {}, {}
   local function take(stream, count)
     local got = redis.call('XRANGE', stream, last[stream] and '(' .. last[stream] or '-', '+', 'COUNT', count)

@@ -5,7 +5,7 @@
 -- Guard   each node: the execution is mine and RUNNING, the node PENDING or RETRYING, the attempt fits, all parents are
 --         done (a single one is: it led here); else it is passed over.
 -- Effect  QUEUED, a task in the handler's stream, the retry timer gone; or REPORTED with a final failure in results.
---         Then XACK and XDEL of the hints.
+--         Then the hints are acknowledged.
 -- Answers how many nodes were taken.
 local function dispatch(keys, args)
   local P = open_partition(keys)

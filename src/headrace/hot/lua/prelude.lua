@@ -15,7 +15,7 @@ local EXECUTION_RECORD = '<c1c1c1c1IIIIIsss'
 -- A field with a node's name holds its record: state, attempt, retries, lost leases, cursor, queued at, started at,
 -- finished at, worker; behind it the last failure, as it is. An absent one is PENDING with nothing behind it.
 -- 'd:<node>' holds how many of its parents are done, 'o:<node>' its output.
-local NODE_RECORD = '<c1IHHIddds'
+local NODE_RECORD = '<c1IIIIddds'
 local STATE, ATTEMPT, RETRIES, LOST, CURSOR, QUEUED_AT, STARTED_AT, FINISHED_AT, WORKER, ERROR = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 
 local TOKEN = '^([^|]*)|([^|]*)|(%d+)|([^|]*)|(%d+)$'
