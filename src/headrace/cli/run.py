@@ -92,6 +92,8 @@ async def _run(
     definition: Definition, input_params: dict[str, Any], registry: Registry, settings: Settings, *, json_output: bool
 ) -> int:
     interrupted = asyncio.Event()
+    # When the roles stop, the execution has ended: nothing that still runs is worth waiting for.
+    settings = settings.model_copy(update={"worker_graceful_shutdown_timeout": 0.0})
     async with on_signals(interrupted.set):
         with scratch(settings.headrace_home) as folder, EmbeddedValkey(folder) as server:
             async with connected(server.url, settings) as store, roles_running(store, settings, registry) as worker:
