@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import Conflict, ExecutionNotFound, InvalidInput
+from headrace.model.messages import Report, Task
 from headrace.worker.registry import Registry
 from tests import ledger as book
 from tests.roles import InProcess, definition, node, quick_settings, until
@@ -345,3 +346,26 @@ async def test_a_wide_fan_in_and_a_long_chain(engine: InProcess) -> None:
 
 async def _is(engine: InProcess, execution_id: str, status: str) -> bool:
     return bool((await engine.engine.read(execution_id))["status"] == status)
+
+
+async def test_a_template_that_reads_nothing_and_fails_fails_its_node(engine: InProcess) -> None:
+    view = await engine.ended(
+        await engine.engine.start(definition(node("A", handler="output", config={"x": "{{ 1 / 0 }}"})))
+    )
+    assert (view["status"], view["error"]["code"]) == ("FAILED", "template")
+
+
+@pytest.mark.parametrize("outcome", ["", "no json", '{"output": "no json"}', '{"output": "' + "[" * 5000 + '"}', "{}"])
+async def test_a_report_that_makes_no_sense_fails_its_node(roles: InProcess, outcome: str) -> None:
+    """A worker of another version, or a broken one: the execution must not hang on it."""
+    roles.orchestrator()
+    execution_id = await roles.engine.start(definition(node("A", handler="h")))
+    partition = roles.store.partition_of(execution_id)
+
+    async def claim() -> list[Task]:
+        return (await roles.store.claim(partition, "w", 1, 60_000, ["h"]))[0]
+
+    [task] = await until(claim, "the task")
+    await roles.store.report(partition, [Report(task.token, outcome)])
+    view = await roles.ended(execution_id)
+    assert (view["status"], view["error"]["code"]) == ("FAILED", "bad_output")

@@ -21,7 +21,7 @@ import structlog
 
 from headrace.engine.plans import LoadedPlan, Plans
 from headrace.engine.rendering import Ready, Renderer
-from headrace.errors import HeadraceError, StoreUnavailable
+from headrace.errors import StoreUnavailable
 from headrace.hot.store import SLICE, HotStore
 from headrace.model.messages import Dispatch, Failure, Hint, Outcome, Verdict
 from headrace.model.retry import Again, decide
@@ -159,8 +159,8 @@ class Orchestrator:
                     ready.setdefault((node.execution_id, node.node), node)
             over = [walk.hint_id for walk, _ in asked if walk.over and not walk.acknowledged]
             await self._dispatch(partition, list(ready.values()), over)
-            asked_before = {id(walk) for walk, _ in asked}
-            walks = [walk for walk in walks if not walk.over and not (walk.plan is None and id(walk) in asked_before)]
+            # Those that had no room in this call come first in the next: a large fan-out holds nobody up.
+            walks = [*walks[len(asked) :], *(walk for walk, _ in asked if walk.plan is not None and not walk.over)]
 
     async def _advance(self, partition: int, walks: Sequence[Walk]) -> list[tuple[Walk, Answer]]:
         """One call, with as many slices as fit into it."""
@@ -222,7 +222,6 @@ class Orchestrator:
         index = plan.graph.index[hint.node]
         outcome = self._outcome(hint)
         if outcome.output is not None:
-            self._renderer.remember(hint.execution_id, hint.epoch, hint.node, outcome.output)
             return Walk(hint_id, hint, plan, "C", body=outcome.output, nodes=list(plan.graph.children[index]))
         failure = outcome.failure or Failure("bad_output", "the worker reported neither an output nor a failure")
         body = _encode(failure).decode()
@@ -236,7 +235,11 @@ class Orchestrator:
         return Walk(hint_id, hint, plan, "F", body=body, nodes=downstream)
 
     def _outcome(self, hint: Hint) -> Outcome:
+        """What the worker reported. What cannot be read, be it the output alone, is a failure of the node."""
         try:
-            return _decode_outcome(hint.outcome)
-        except (msgspec.MsgspecError, HeadraceError) as error:
+            outcome = _decode_outcome(hint.outcome)
+            if outcome.output is not None:
+                self._renderer.remember(hint.execution_id, hint.epoch, hint.node, outcome.output)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             return Outcome(failure=Failure("bad_output", f"the worker's report cannot be read: {error}"))
+        return outcome

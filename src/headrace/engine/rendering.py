@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+import structlog
 
 from headrace.engine.outputs import OutputCache
 from headrace.engine.plans import LoadedPlan
@@ -24,6 +25,8 @@ CACHE_BYTES = 64 << 20
 MOST_SHARED = 32
 
 _encode = msgspec.json.Encoder().encode
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +66,13 @@ class Renderer:
         return [await self._item(node) for node in ready]
 
     async def _item(self, node: Ready) -> Dispatch:
+        context = await self._context(node)
         failed = False
         try:
-            payload = node.plan.constant_payload(node.index) or await self._payload(node)
-        except TemplateError as error:
+            payload = self._payload(node, context)
+        except Exception as error:  # whatever it is, it is a failure of this node, and must not stop the others
+            if not isinstance(error, TemplateError):
+                log.exception("rendering failed", execution_id=node.execution_id, node=node.node)
             failure = Failure("template", str(error), type(error).__name__)
             payload, failed = _encode(Outcome(failure=failure)).decode(), True
         handler = node.plan.definition.nodes[node.index].handler
@@ -75,15 +81,24 @@ class Renderer:
             node.execution_id, node.epoch, node.run, node.node, node.attempt, parents, handler, payload, failed
         )  # fmt: skip
 
-    async def _payload(self, node: Ready) -> str:
-        context = self._held(node)
+    def _payload(self, node: Ready, context: Mapping[str, Any] | None) -> str:
+        constant = node.plan.constant_payload(node.index)
+        if constant is not None:
+            return constant
         if context is None:
-            texts = await self._store.outputs(node.execution_id, node.reads, most_bytes=self._most_bytes)
-            if texts is None:
-                raise TemplateError(f"the outputs that it reads are more than MAX_CONTEXT_BYTES ({self._most_bytes})")
-            context = {name: self._cache.put((node.execution_id, node.epoch, name), texts[name]) for name in texts}
+            raise TemplateError(f"the outputs that it reads are more than MAX_CONTEXT_BYTES ({self._most_bytes})")
         input_params = context.get(INPUT_FIELD) or {}
         return node.plan.payload(node.index, node.plan.plan.render(node.index, context, input_params))
+
+    async def _context(self, node: Ready) -> Mapping[str, Any] | None:
+        """What it reads; None when that is more than it may."""
+        held = self._held(node)
+        if held is not None:
+            return held
+        texts = await self._store.outputs(node.execution_id, node.reads, most_bytes=self._most_bytes)
+        if texts is None:
+            return None
+        return {name: self._cache.put((node.execution_id, node.epoch, name), texts[name]) for name in texts}
 
     def _held(self, node: Ready) -> Mapping[str, Any] | None:
         """What it reads, if all of that is in the cache."""
