@@ -58,22 +58,18 @@ def run_file(
 
 
 def read_definition(file: Path, registry: Registry, settings: Settings) -> Definition:
-    document = None
+    document = _load(file)
+    handlers = {handler.name: HandlerSpec(handler.name, handler.config_schema) for handler in registry}
     try:
-        document = load(_read(file), source_name=str(file))
-        handlers = {handler.name: HandlerSpec(handler.name, handler.config_schema) for handler in registry}
         return validate(document.data, handlers=handlers, max_nodes=settings.max_nodes)
     except InvalidDefinition as error:
-        raise Usage(*(_located(file, document, problem) for problem in error.problems)) from None
+        raise Usage(*(_told(file, problem) for problem in document.located(error.problems))) from None
 
 
 def read_inputs(pairs: Sequence[str], input_file: Path | None) -> dict[str, Any]:
     params: dict[str, Any] = {}
     if input_file is not None:
-        try:
-            read = load(_read(input_file), source_name=str(input_file)).data
-        except InvalidDefinition as error:
-            raise Usage(*(_located(input_file, None, problem) for problem in error.problems)) from None
+        read = _load(input_file).data
         if not isinstance(read, dict):
             raise Usage(f"{input_file}: inputs must be a mapping of names to values")
         params.update(read)
@@ -136,18 +132,17 @@ async def _follow(engine: Engine, store: HotStore, execution_id: str, progress: 
             after = event_id
 
 
-def _read(file: Path) -> str:
+def _load(file: Path) -> Document:
     try:
-        return file.read_text(encoding="utf-8")
+        return load(file.read_text(encoding="utf-8"), source_name=str(file))
     except (OSError, UnicodeDecodeError) as error:
         raise Usage(f"cannot read {file}: {error}") from None
+    except InvalidDefinition as error:
+        raise Usage(*(_told(file, problem) for problem in error.problems)) from None
 
 
-def _located(file: Path, document: Document | None, problem: Problem) -> str:
-    line = problem.line
-    if line is None and document is not None and (position := document.position(problem.loc)) is not None:
-        line = position[0]
-    where = f"{file}:{line}" if line is not None else str(file)
+def _told(file: Path, problem: Problem) -> str:
+    where = f"{file}:{problem.line}" if problem.line is not None else str(file)
     node = f"node {problem.node}: " if problem.node else ""
     return f"{where}: {node}{problem.message}"
 

@@ -73,13 +73,8 @@ def _reasons(
     graph: Graph, records: Sequence[Record], states: Sequence[NodeState], status: ExecutionState
 ) -> list[str | None]:
     """Why a node did not run: something upstream failed, or the execution ended first."""
-    below: set[int] = set()
-    todo = [i for i, record in enumerate(records) if record.state == NodeState.FAILED]
-    while todo:
-        for child in graph.children[todo.pop()]:
-            if child not in below:
-                below.add(child)
-                todo.append(child)
+    failed = [i for i, record in enumerate(records) if record.state == NodeState.FAILED]
+    below = frozenset(graph.descendants(*failed))
     ended = "execution_cancelled" if status == ExecutionState.CANCELLED else "execution_failed"
     stopped = (NodeState.SKIPPED, NodeState.CANCELLED)
     return [

@@ -62,15 +62,15 @@ class Graph:
                     heapq.heappush(ready, child)
         return tuple(order)
 
-    def descendants(self, node: int) -> tuple[int, ...]:
-        """All nodes that wait for this one, directly or not, in the order of the definition."""
+    def descendants(self, *nodes: int) -> tuple[int, ...]:
+        """All other nodes that wait for one of these, directly or not, in the order of the definition."""
         seen: set[int] = set()
-        stack = [node]
+        stack = list(nodes)
         while stack:
             fresh = [child for child in self.children[stack.pop()] if child not in seen]
             seen.update(fresh)
             stack.extend(fresh)
-        return tuple(sorted(seen - {node}))
+        return tuple(sorted(seen.difference(nodes)))
 
     def not_ancestors(self, pairs: Iterable[tuple[int, int]]) -> set[tuple[int, int]]:
         """Of pairs (node, other), those in which `other` is not an ancestor of `node`.
