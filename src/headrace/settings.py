@@ -54,8 +54,10 @@ class Settings(BaseSettings):
     max_context_bytes: Count = Field(16 << 20, alias="MAX_CONTEXT_BYTES")
     hot_ttl_seconds: Count = Field(3600, alias="HOT_TTL_SECONDS")
     handler_missing_timeout: Positive = Field(60.0, alias="HANDLER_MISSING_TIMEOUT")
+    http_allow_private: bool = Field(False, alias="HTTP_ALLOW_PRIVATE")
+    http_allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field((), alias="HTTP_ALLOWED_HOSTS")
 
-    @field_validator("worker_handlers", mode="before")
+    @field_validator("worker_handlers", "http_allowed_hosts", mode="before")
     @classmethod
     def _comma_separated(cls, value: object) -> object:
         if isinstance(value, str):
