@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from bench import floor
 from headrace.embedded import EmbeddedValkey
 from headrace.engine.engine import Engine
 from headrace.hot.store import HotStore
@@ -70,7 +71,8 @@ async def cluster(folder: Path) -> AsyncIterator[Cluster]:
         environment = {
             **os.environ,
             "REDIS_URL": server.url,
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT))),
+            "WORKER_CONCURRENCY": str(floor.BATCH),  # as many as the bare loop takes at once
             "HANDLER_MISSING_TIMEOUT": "86400",  # the executions that only live wait for a handler that nobody has
         }
         roles = [

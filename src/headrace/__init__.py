@@ -1,4 +1,4 @@
-"""Headrace runs workflows that are directed acyclic graphs. These names are all that a handler needs.
+"""Headrace runs workflows that are directed acyclic graphs. These names are all that handlers and builders need.
 
 They are imported when first used, so that `import headrace`, and with it the command line, stays quick.
 """
@@ -8,17 +8,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headrace.builder import Workflow
     from headrace.errors import Fatal, Retry
     from headrace.worker.registry import Context, handler
 
     __version__: str
 
-__all__ = ["Context", "Fatal", "Retry", "__version__", "handler"]
+__all__ = ["Context", "Fatal", "Retry", "Workflow", "__version__", "handler"]
 
 _HOME = {
     "Context": "headrace.worker.registry",
     "Fatal": "headrace.errors",
     "Retry": "headrace.errors",
+    "Workflow": "headrace.builder",
     "handler": "headrace.worker.registry",
 }
 

@@ -14,6 +14,7 @@ HeadraceError
 ├── ExecutionNotFound
 ├── Conflict               the state of the execution does not allow this
 ├── StoreUnavailable       Valkey cannot be reached
+│   └── StoreFull              it takes no new work: it is short of memory
 └── StoreUnsupported       Valkey is there, but with a version, format or setting we must not run on
 """
 
@@ -25,7 +26,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong with a document, and where: the path into it, the node, and the line if known."""
+    """One thing that is wrong with a document, and where: the path into it, the node, and the line if known.
+
+    `part` is a name in the template at that path, if the problem is about one.
+    """
 
     code: str
     message: str
@@ -33,6 +37,7 @@ class Problem:
     node: str | None = None
     line: int | None = field(default=None, compare=False)
     column: int | None = field(default=None, compare=False)
+    part: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         where = f"node {self.node}: " if self.node else ""
@@ -110,6 +115,10 @@ class Conflict(HeadraceError):
 
 class StoreUnavailable(HeadraceError):
     code = "store_unavailable"
+
+
+class StoreFull(StoreUnavailable):
+    code = "store_full"
 
 
 class StoreUnsupported(HeadraceError):

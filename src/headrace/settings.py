@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal
-from urllib.parse import quote
+from typing import Annotated, Any, Literal
+from urllib.parse import quote, urlsplit
 
-from pydantic import Field, SecretStr, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
 
 from headrace.model.definition import RetryConfig
 
@@ -16,46 +24,202 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 
+SECRET_PREFIX = "HEADRACE_SECRET_"  # noqa: S105
+ECHO_MODEL = "echo"  # built in: an alias may lead to it, and none may take its name
+
+
+def _base_url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or "@" in url or "?" in url or "#" in url or not url.isprintable() or " " in url:
+        raise ValueError("must be an address like https://host/v1, without user, query and fragment")
+    return url.rstrip("/")
+
+
+class LlmProvider(BaseModel):
+    """An OpenAI-compatible endpoint that the operator trusts, and the key that goes there and nowhere else."""
+
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
+
+    base_url: Annotated[str, AfterValidator(_base_url)] = Field(
+        description="A further endpoint. A model name/model-id, with the name in lower case, goes there."
+    )
+    api_key: SecretStr | None = Field(None, description="The key for that endpoint. It is sent nowhere else.")
+
+
+class _ProviderVariables(EnvSettingsSource):
+    """LLM_<NAME>_BASE_URL and LLM_<NAME>_API_KEY as the provider <name>, in lower case."""
+
+    def __call__(self) -> dict[str, Any]:
+        providers: dict[str, dict[str, Any]] = {}
+        for name, value in self.env_vars.items():
+            if value and (match := re.fullmatch(r"LLM_([A-Z0-9_]+)_(BASE_URL|API_KEY)", name)):
+                providers.setdefault(match[1].lower(), {})[match[2].lower()] = value
+        return {"llm_providers": providers} if providers else {}
+
+
+class _SecretVariables(EnvSettingsSource):
+    """HEADRACE_SECRET_<NAME> as the secret <NAME>, to the letter."""
+
+    def __call__(self) -> dict[str, Any]:
+        found = {name: value for name, value in self.env_vars.items() if name.startswith(SECRET_PREFIX)}
+        return {f"{SECRET_PREFIX}*": {name.removeprefix(SECRET_PREFIX): value for name, value in found.items()}}
+
 
 class Settings(BaseSettings):
-    model_config = SettingsConfigDict(frozen=True, extra="ignore", case_sensitive=True, populate_by_name=True)
+    model_config = SettingsConfigDict(
+        frozen=True, extra="ignore", case_sensitive=True, populate_by_name=True, hide_input_in_errors=True
+    )
 
-    headrace_home: Path = Field(Path(".headrace"), alias="HEADRACE_HOME")
-    environment: Literal["dev", "test", "prod"] = Field("dev", alias="ENVIRONMENT")
+    headrace_home: Path = Field(
+        Path(".headrace"),
+        alias="HEADRACE_HOME",
+        description="The folder for what is kept on this machine, such as the private Valkey of headrace run.",
+    )
+    environment: Literal["dev", "test", "prod"] = Field(
+        "dev", alias="ENVIRONMENT", description="Where this runs. Nothing depends on it yet."
+    )
 
-    redis_url: SecretStr | None = Field(None, alias="REDIS_URL")
-    redis_host: str | None = Field(None, alias="REDIS_HOST")
-    redis_port: int = Field(6379, alias="REDIS_PORT", ge=1, le=65535)
-    redis_password: SecretStr | None = Field(None, alias="REDIS_PASSWORD")
-    redis_db: int = Field(0, alias="REDIS_DB", ge=0)
-    redis_partitions: Count = Field(1, alias="REDIS_PARTITIONS")
-    redis_socket_timeout: Positive = Field(10.0, alias="REDIS_SOCKET_TIMEOUT")
-    redis_stream_block_ms: Count = Field(5000, alias="REDIS_STREAM_BLOCK_MS")
+    redis_url: SecretStr | None = Field(
+        None,
+        alias="REDIS_URL",
+        description="The server: redis://[user:password@]host[:port][/db], rediss://… for TLS, or unix:///path.",
+    )
+    redis_host: str | None = Field(None, alias="REDIS_HOST", description="The server, where REDIS_URL is not set.")
+    redis_port: int = Field(6379, alias="REDIS_PORT", ge=1, le=65535, description="The port on REDIS_HOST.")
+    redis_password: SecretStr | None = Field(None, alias="REDIS_PASSWORD", description="The password for REDIS_HOST.")
+    redis_db: int = Field(0, alias="REDIS_DB", ge=0, description="The number of the database on REDIS_HOST.")
+    redis_partitions: Count = Field(
+        1,
+        alias="REDIS_PARTITIONS",
+        description="How many sets of keys the executions are spread over. Every role must be given the same number.",
+    )
+    redis_socket_timeout: Positive = Field(
+        10.0,
+        alias="REDIS_SOCKET_TIMEOUT",
+        description="After how many seconds without an answer the server counts as away.",
+    )
+    redis_stream_block_ms: Count = Field(
+        5000,
+        alias="REDIS_STREAM_BLOCK_MS",
+        description="How long one read waits for something new, in milliseconds, before it asks again.",
+    )
 
-    worker_concurrency: Count = Field(64, alias="WORKER_CONCURRENCY")
-    worker_lease_seconds: Positive = Field(15.0, alias="WORKER_LEASE_SECONDS")
-    worker_heartbeat_interval: Positive = Field(5.0, alias="WORKER_HEARTBEAT_INTERVAL")
-    worker_heartbeat_timeout: Positive = Field(15.0, alias="WORKER_HEARTBEAT_TIMEOUT")
-    worker_graceful_shutdown_timeout: NotNegative = Field(30.0, alias="WORKER_GRACEFUL_SHUTDOWN_TIMEOUT")
-    worker_handlers: Annotated[tuple[str, ...], NoDecode] = Field((), alias="WORKER_HANDLERS")
+    worker_concurrency: Count = Field(
+        64, alias="WORKER_CONCURRENCY", description="How many attempts a worker runs at the same time."
+    )
+    worker_lease_seconds: Positive = Field(
+        15.0,
+        alias="WORKER_LEASE_SECONDS",
+        description="After how many seconds without a sign of life the attempts of a worker are given to others.",
+    )
+    worker_heartbeat_interval: Positive = Field(
+        5.0,
+        alias="WORKER_HEARTBEAT_INTERVAL",
+        description="Seconds between two signs of life, but never more than a third of the lease.",
+    )
+    worker_heartbeat_timeout: Positive = Field(
+        15.0,
+        alias="WORKER_HEARTBEAT_TIMEOUT",
+        description="After how many silent seconds a worker does not count as alive. Its work is decided by the lease.",
+    )
+    worker_graceful_shutdown_timeout: NotNegative = Field(
+        30.0,
+        alias="WORKER_GRACEFUL_SHUTDOWN_TIMEOUT",
+        description="Seconds for running handlers to finish after SIGTERM. Then their work is given back.",
+    )
+    worker_handlers: Annotated[tuple[str, ...], NoDecode] = Field(
+        (), alias="WORKER_HANDLERS", description="Modules with handlers, loaded like those of --handlers."
+    )
 
-    orchestrator_batch: int = Field(200, alias="ORCHESTRATOR_BATCH", ge=1, le=1000)
-    orchestrator_stale_result_timeout: Positive = Field(30.0, alias="ORCHESTRATOR_STALE_RESULT_TIMEOUT")
-    orchestrator_stale_claim_interval: Positive = Field(15.0, alias="ORCHESTRATOR_STALE_CLAIM_INTERVAL")
+    orchestrator_batch: int = Field(
+        200, alias="ORCHESTRATOR_BATCH", ge=1, le=1000, description="How many results are handled together, at most."
+    )
+    orchestrator_stale_result_timeout: Positive = Field(
+        30.0,
+        alias="ORCHESTRATOR_STALE_RESULT_TIMEOUT",
+        description="After how many seconds a result that an orchestrator took and did not finish goes to another one.",
+    )
+    orchestrator_stale_claim_interval: Positive = Field(
+        15.0, alias="ORCHESTRATOR_STALE_CLAIM_INTERVAL", description="Seconds between two looks for such results."
+    )
 
-    retry_max_retries: int = Field(3, alias="RETRY_MAX_RETRIES", ge=0)
-    retry_initial_delay: NotNegative = Field(1.0, alias="RETRY_INITIAL_DELAY")
-    retry_max_delay: NotNegative = Field(60.0, alias="RETRY_MAX_DELAY")
-    retry_exponential_base: float = Field(2.0, alias="RETRY_EXPONENTIAL_BASE", ge=1, allow_inf_nan=False)
-    retry_jitter: bool = Field(True, alias="RETRY_JITTER")
+    retry_max_retries: int = Field(
+        3, alias="RETRY_MAX_RETRIES", ge=0, description="How often a failed attempt is repeated, at most."
+    )
+    retry_initial_delay: NotNegative = Field(
+        1.0, alias="RETRY_INITIAL_DELAY", description="Seconds before the first repetition."
+    )
+    retry_max_delay: NotNegative = Field(
+        60.0, alias="RETRY_MAX_DELAY", description="Seconds before a repetition, at most."
+    )
+    retry_exponential_base: float = Field(
+        2.0,
+        alias="RETRY_EXPONENTIAL_BASE",
+        ge=1,
+        allow_inf_nan=False,
+        description="How many times longer each delay is than the one before it.",
+    )
+    retry_jitter: bool = Field(
+        True, alias="RETRY_JITTER", description="Vary the delays, so that nodes do not retry in step."
+    )
 
-    max_nodes: Count = Field(100_000, alias="MAX_NODES")
-    max_output_bytes: Count = Field(1 << 20, alias="MAX_OUTPUT_BYTES")
-    max_context_bytes: Count = Field(16 << 20, alias="MAX_CONTEXT_BYTES")
-    hot_ttl_seconds: Count = Field(3600, alias="HOT_TTL_SECONDS")
-    handler_missing_timeout: Positive = Field(60.0, alias="HANDLER_MISSING_TIMEOUT")
-    http_allow_private: bool = Field(False, alias="HTTP_ALLOW_PRIVATE")
-    http_allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field((), alias="HTTP_ALLOWED_HOSTS")
+    max_nodes: Count = Field(100_000, alias="MAX_NODES", description="How many nodes a definition may have.")
+    max_output_bytes: Count = Field(
+        1 << 20, alias="MAX_OUTPUT_BYTES", description="How large the output of a node may be, as JSON."
+    )
+    max_context_bytes: Count = Field(
+        16 << 20,
+        alias="MAX_CONTEXT_BYTES",
+        description="How large the outputs that one node's templates read may be, together.",
+    )
+    hot_ttl_seconds: Count = Field(
+        3600, alias="HOT_TTL_SECONDS", description="How long Valkey keeps a definition that no execution uses."
+    )
+    handler_missing_timeout: Positive = Field(
+        60.0,
+        alias="HANDLER_MISSING_TIMEOUT",
+        description="Seconds that a task waits for a worker with its handler while others live. Then it fails.",
+    )
+    http_allow_private: bool = Field(
+        False,
+        alias="HTTP_ALLOW_PRIVATE",
+        description="Whether HTTP calls may reach private, loopback and other internal addresses.",
+    )
+    http_allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        (),
+        alias="HTTP_ALLOWED_HOSTS",
+        description="Internal hosts that HTTP calls may reach: host, host:port, *.suffix, address, block (10.0.0.0/8).",
+    )
+
+    openai_base_url: Annotated[str, AfterValidator(_base_url)] = Field(
+        "https://api.openai.com/v1", alias="OPENAI_BASE_URL", description="Where the models without a provider are."
+    )
+    openai_api_key: SecretStr | None = Field(
+        None, alias="OPENAI_API_KEY", description="The key for OPENAI_BASE_URL. It is sent nowhere else."
+    )
+    llm_aliases: Annotated[Mapping[str, str], NoDecode] = Field(
+        {}, alias="LLM_ALIASES", description="Names for models: fast=gpt-5-mini,local=ollama/llama3.2."
+    )
+    llm_providers: Mapping[str, LlmProvider] = {}  # LLM_<NAME>_BASE_URL and LLM_<NAME>_API_KEY
+
+    secrets: Mapping[str, SecretStr] = Field(
+        {}, alias=f"{SECRET_PREFIX}*", description="A value that definitions use as {{ secret.<NAME> }}."
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, _ProviderVariables(settings_cls), _SecretVariables(settings_cls), env_settings
 
     @field_validator("worker_handlers", "http_allowed_hosts", mode="before")
     @classmethod
@@ -63,6 +227,55 @@ class Settings(BaseSettings):
         if isinstance(value, str):
             return tuple(name.strip() for name in value.split(",") if name.strip())
         return value
+
+    @field_validator("llm_aliases", mode="before")
+    @classmethod
+    def _aliases(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        pairs = [[part.strip() for part in pair.split("=", 1)] for pair in value.split(",") if pair.strip()]
+        if any(len(pair) != 2 or not all(pair) for pair in pairs):
+            raise ValueError("must be a list like fast=gpt-5-mini,local=ollama/llama3.2")
+        names = [name for name, _ in pairs]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise ValueError(f"gives the alias {min(twice)} twice")
+        return dict(pairs)
+
+    @field_validator("llm_aliases")
+    @classmethod
+    def _echo_stays(cls, aliases: Mapping[str, str]) -> Mapping[str, str]:
+        if ECHO_MODEL in aliases:
+            raise ValueError(f"{ECHO_MODEL} is the built-in model and cannot be an alias")
+        return aliases
+
+    @field_validator("llm_providers", mode="before")
+    @classmethod
+    def _keys_have_an_address(cls, providers: object) -> object:
+        for name, provider in providers.items() if isinstance(providers, Mapping) else ():
+            if isinstance(provider, Mapping) and not provider.get("base_url"):
+                setting = f"LLM_{name.upper()}"
+                raise ValueError(f"{setting}_BASE_URL is missing: without it {setting}_API_KEY belongs to no address")
+        return providers
+
+    @field_validator("secrets")
+    @classmethod
+    def _names_of_secrets(cls, secrets: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
+        for name, value in secrets.items():
+            if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name):
+                raise ValueError(
+                    f"{SECRET_PREFIX}{name} is no name that a template could use: after {SECRET_PREFIX} come letters, "
+                    "digits and _, and first no digit"
+                )
+            if re.search("[\ud800-\udfff]", value.get_secret_value()):
+                raise ValueError(f"the value of {SECRET_PREFIX}{name} is not UTF-8 text")
+        return secrets
+
+    @cached_property
+    def confidential(self) -> tuple[str, ...]:
+        """The values that must be seen nowhere: a worker takes them out of outputs, errors and logs."""
+        providers = (provider.api_key for provider in self.llm_providers.values())
+        values = (*self.secrets.values(), self.openai_api_key, self.redis_password, *providers)
+        return tuple(value.get_secret_value() for value in values if value is not None)
 
     @cached_property
     def valkey_url(self) -> str | None:

@@ -123,12 +123,18 @@ async def test_a_worker_stopped_past_its_lease_changes_nothing_when_it_comes_bac
     assert len([call for call in book.read(ledger) if call["node"] == "B"]) == 1
 
 
-@pytest.mark.parametrize("at", [1, 2, 3])
-async def test_an_orchestrator_killed_between_advance_and_dispatch(
-    cluster: Processes, engine: Engine, ledger: Path, at: int
+@pytest.mark.parametrize(
+    "crash",
+    ["BEFORE dispatch 1", "BEFORE dispatch 2", "AFTER dispatch 1"]
+    + [f"{when} advance {at}" for when in ("BEFORE", "AFTER") for at in (1, 2)],
+)
+async def test_an_orchestrator_killed_around_advance_and_dispatch(
+    cluster: Processes, engine: Engine, ledger: Path, crash: str
 ) -> None:
     cluster.worker()
-    crashing = cluster.orchestrator("tests.acceptance.crashing_orchestrator", CRASH_BEFORE="dispatch", CRASH_AT=str(at))
+    when, call, at = crash.split()
+    environment = {f"CRASH_{when}": call, "CRASH_AT": at}
+    crashing = cluster.orchestrator("tests.acceptance.crashing_orchestrator", **environment)
     execution_id = await engine.start(diamond(ledger))
     await until(lambda: crashing.process.poll() is not None, "it kills itself")
     assert (await engine.read(execution_id))["status"] == "RUNNING"
@@ -138,7 +144,7 @@ async def test_an_orchestrator_killed_between_advance_and_dispatch(
     assert Counter(call["node"] for call in book.read(ledger)) == dict.fromkeys("ABCD", 1)
 
 
-@pytest.mark.parametrize(("before", "at"), [("advance", 4), ("advance", 9), ("dispatch", 5), ("dispatch", 12)])
+@pytest.mark.parametrize(("before", "at"), [("advance", 4), ("advance", 9), ("dispatch", 5), ("dispatch", 10)])
 async def test_an_orchestrator_killed_inside_a_sliced_advance(
     cluster: Processes, engine: Engine, before: str, at: int
 ) -> None:

@@ -61,6 +61,10 @@ class Shape:
     def children(self) -> dict[str, list[str]]:
         return {name: [child for child, above in self.parents.items() if name in above] for name in self.parents}
 
+    def item(self, of: Any, name: str, attempt: int) -> Dispatch:
+        parents, handler = len(self.parents[name]), self.handlers[name]
+        return Dispatch(of.execution_id, of.epoch, of.run, name, attempt, parents, handler, f"{name}@{attempt}")
+
     def downstream(self, names: Sequence[str]) -> set[str]:
         found: set[str] = set()
         todo = list(names)
@@ -110,8 +114,9 @@ class Ledger:
 class Walk:
     """An orchestrator's way through one hint, slice by slice, to the call of `dispatch` that acknowledges it."""
 
-    def __init__(self, shape: Shape, hint_id: str, hint: Hint, size: int) -> None:
-        self.shape, self.hint_id, self.hint, self.size = shape, hint_id, hint, size
+    def __init__(self, shape: Shape, hint_id: str, hint: Hint, size: int, ahead: int = 0) -> None:
+        """`ahead`: of which nodes the tasks go along with `advance`, as bits of their place in the definition."""
+        self.shape, self.hint_id, self.hint, self.size, self.ahead = shape, hint_id, hint, size, ahead
         self.ready: list[tuple[str, int]] = []
         self.quiet, self.over, self.acknowledged = True, False, False
         self._offset = 0
@@ -138,8 +143,16 @@ class Walk:
         hint, pairs = self.hint, tuple((name, len(self.shape.parents[name])) for name in names)
         self.verdict = Verdict(
             self.hint_id, hint.execution_id, hint.epoch, hint.run, hint.node, hint.attempt, self.letter, self.body,
-            BACKOFF_MS, self.flag, self._offset, len(self.names), self.quiet, pairs,
+            BACKOFF_MS, self.flag, self._offset, len(self.names), self.quiet, pairs, self._tasks(names),
         )  # fmt: skip
+
+    def _tasks(self, names: Sequence[str]) -> list[Dispatch | None]:
+        if not self.ahead or self.letter not in "SC":
+            return []
+        places = list(self.shape.parents)
+        return [
+            self.shape.item(self.hint, name, 1) if self.ahead >> places.index(name) % 4 & 1 else None for name in names
+        ]
 
     def heard(self, verdict: Verdict, reply: Advanced) -> None:
         if verdict is not self.verdict or self.over:
@@ -285,7 +298,8 @@ class History:
             if not found:
                 return
             partition, hint_id, hint = found
-            walk = Walk(self.shapes[hint.execution_id], hint_id, hint, how % 3 + 1)
+            ahead = (0, 15, 15, 5, 10, 0, 15, 3)[(pick + how) % 8]
+            walk = Walk(self.shapes[hint.execution_id], hint_id, hint, how % 3 + 1, ahead)
             self.walks.append((partition, walk))
         await self._probe(partition, walk, how)
         for number in range(1 + how // 3 if how < 9 else 1000):
@@ -312,7 +326,7 @@ class History:
         if walk.letter == "C" and how % 8 == 5:
             changes = {"offset": 50, "total": 60}  # a slice too far
         elif how % 8 == 4:
-            changes = {"verdict": "N", "body": "", "names": (), "total": 0}
+            changes = {"verdict": "N", "body": "", "names": (), "tasks": (), "total": 0}
         if changes:
             probe = msgspec.structs.replace(walk.verdict, hint_id="1-1", **changes)
             await self.send(Call("advance", partition, ((probe,),)))
@@ -353,9 +367,7 @@ class History:
         return Call("dispatch", partition, ((self._item(item, item.node, item.attempt + 1),), ()))
 
     def _item(self, of: Any, name: str, attempt: int) -> Dispatch:
-        shape = self.shapes[of.execution_id]
-        parents, handler = len(shape.parents[name]), shape.handlers[name]
-        return Dispatch(of.execution_id, of.epoch, of.run, name, attempt, parents, handler, f"{name}@{attempt}")
+        return self.shapes[of.execution_id].item(of, name, attempt)
 
     async def _read(self, partition: int, most: int, how: int) -> None:
         consumer = f"o{most % 2}"
@@ -633,7 +645,9 @@ class History:
             if pick % 4 == 1:
                 yield Call("open", home, (tuple(parts),))
                 parts = []
-        parts.append(OpenSlice(execution_id, token, rows, counts, outputs, head))
+        roots = [name for name, above in shape.parents.items() if not above] if start == "roots" and pick % 3 else []
+        ready = [shape.item(Token(execution_id, token, ledger.run, name, 0), name, 1) for name in roots]
+        parts.append(OpenSlice(execution_id, token, rows, counts, outputs, head, ready))
         yield Call("open", home, (tuple(parts),))
 
     async def _lose(self, pick: int, how: int, fate: int) -> None:

@@ -24,6 +24,7 @@ def _reachable(transitions: Iterable[tuple[str, str, str]]) -> dict[str, set[tup
 
 
 NODE_MOVES = _reachable(NODE_TRANSITIONS)
+NODE_MOVES["advance"] |= NODE_MOVES["push"]  # with tasks, the store's method `advance` is `push`
 EXECUTION_MOVES = _reachable(EXECUTION_TRANSITIONS)
 
 

@@ -211,6 +211,9 @@ class Partition:
             self._end(x, "X")
         elif not opening.left:
             self._end(x, "F" if opening.failed else "C")
+        elif part.roots:
+            for item in part.roots:
+                self._queue(x, item)
         else:
             self._hint(x, "", Node(), opening.start)
         return "opened"
@@ -230,18 +233,22 @@ class Partition:
                 continue  # a single parent is done: it led here
             taken += 1
             self.timers.pop(self._timer("T", x, item.node, node.attempt), None)
-            x.nodes[item.node] = node = Node(
-                "D" if item.failed else "Q", item.attempt, node.retries, node.lost, node.cursor, NOW
-            )
-            if item.failed:
-                node.finished_ms = NOW
-                self._hint(x, item.node, node, item.payload)
-            else:
-                self._task(x, item.node, node, item.handler, item.payload)
-                self._event(x).changes.append(Change(item.node, "Q", item.attempt))
+            self._queue(x, item)
         self._written()
         self._acknowledge(hints)
         return taken
+
+    def _queue(self, x: Execution, item: Dispatch) -> None:
+        node = x.node(item.node)
+        x.nodes[item.node] = node = Node(
+            "D" if item.failed else "Q", item.attempt, node.retries, node.lost, node.cursor, NOW
+        )
+        if item.failed:
+            node.finished_ms = NOW
+            self._hint(x, item.node, node, item.payload)
+        else:
+            self._task(x, item.node, node, item.handler, item.payload)
+            self._event(x).changes.append(Change(item.node, "Q", item.attempt))
 
     def advance(self, verdicts: Sequence[Verdict]) -> list[Advanced]:
         replies, over = [], []
@@ -311,11 +318,16 @@ class Partition:
             self._end(x, "F")
 
     def _ready(self, x: Execution, hint: Verdict) -> Answer:
+        """What is ready and has a fitting task with it is queued; the rest is answered."""
         ready: Answer = []
-        for position, (name, parents) in enumerate(hint.names):
+        tasks = hint.tasks or [None] * len(hint.names)
+        for position, ((name, parents), task) in enumerate(zip(hint.names, tasks, strict=True)):
             done = parents if hint.verdict != "S" and parents == 1 else x.counts.get(name, 0)
             if done == parents and x.node(name).state == "P":
-                ready.append((position, x.node(name).attempt))
+                if task and x.node(name).attempt == 0:
+                    self._queue(x, task)
+                else:
+                    ready.append((position, x.node(name).attempt))
         return ready
 
     def _skip(self, x: Execution, owner: str, names: Sequence[str]) -> Answer:

@@ -146,6 +146,15 @@ REFUSED: dict[str, Callable[[HotStore, str], Awaitable[Any]]] = {
     "advance": lambda store, hint_id: store.advance(
         0, [verdict((hint_id, Hint("x", "ex", 1, "a", 1, "d", 0, 0, "ok")), "C")]
     ),
+    "push": lambda store, hint_id: store.advance(
+        0,
+        [
+            verdict(
+                ("1-1", Hint("y", "ey", 1, "", 0, "d", 0, 0, "roots")), "S", ("c",), parents=0, tasks=[item("y", "c")]
+            ),
+            verdict((hint_id, Hint("x", "ex", 1, "a", 1, "d", 0, 0, "ok")), "C"),
+        ],
+    ),
     "cancel": lambda store, _: store.cancel("x", 1),
     "forget": lambda store, _: store.forget(0, [("gone", "", ""), ("x", "ex", "")], definition_ttl_seconds=TTL_SECONDS),
 }
@@ -531,6 +540,29 @@ async def test_a_call_touches_its_own_partition_only(three: HotStore) -> None:
     assert tags == {b"0", b"1", b"2"}
 
 
+async def test_what_is_rendered_ahead_is_dispatched_in_the_same_step_and_once(store: HotStore) -> None:
+    await opened(store, "x", left=3)
+    entry = await reported(store, "x")
+    tasks = [item("x", "b", parents=1, payload="ahead"), None]
+    ahead = verdict(entry, "C", ("b", "c"), tasks=tasks)
+    assert await store.advance(0, [ahead]) == [Advanced(False, [(1, 0)])]  # c is ready, and its task is still to come
+    assert [task.payload for task in await claimed(store)] == ["ahead"]
+    assert await store.advance(0, [ahead]) == [Advanced(False, [(1, 0)])]
+    assert await claimed(store) == []
+    both = verdict(entry, "C", ("b", "c"), tasks=[item("x", "b", parents=1), item("x", "c", parents=1)])
+    assert await store.advance(0, [both]) == [Advanced(True, [])]
+    assert [task.node for task in await claimed(store)] == ["c"]
+    assert entry[0] not in await pending(store)
+
+
+async def test_a_guess_that_was_wrong_dispatches_nothing(store: HotStore) -> None:
+    await opened(store, "x", left=3)
+    entry = await reported(store, "x")
+    guess = [item("x", "c", parents=2)]
+    assert await store.advance(0, [verdict(entry, "C", ("c",), parents=2, tasks=guess)]) == [Advanced(True, [])]
+    assert await claimed(store) == []
+
+
 # ---- memory
 
 
@@ -555,6 +587,8 @@ async def test_out_of_memory_refuses_new_work_and_lets_the_old_end(store: HotSto
         assert await store.report(0, [report(task) for task in tasks[:1]]) == []
         assert await store.release(0, tasks[1:]) == 1
         assert await store.reject(0, "h", 0, 10, "no_handler") == 1
+        ahead = verdict(entry, "C", ("b",), tasks=[item("x", "b", parents=1)])
+        assert await store.advance(0, [ahead]) == [Advanced(False, [(0, 0)])]  # recorded, and not dispatched
         done = [one for one in await hints(store) if not one[1].is_start]
         assert [one.acknowledged for one in await store.advance(0, [verdict(one, "C") for one in done])] == [True, True]
         assert await store.due(0, 100, LEASE_MS) == ([], False)

@@ -474,3 +474,97 @@ async def test_the_hard_deadline_is_after_timeout_and_grace(registry: Registry, 
     assert now + 5.05 <= deadline <= time.monotonic() + 5.05
     assert attempts.hard_deadline(task("h")) is None
     assert attempts.hard_deadline(task("h", payload="{")) is None
+
+
+# Secrets
+
+VALUE = 'hunter2-"quoted"-value'
+TOKEN = {"path": ["headers", "auth"], "pieces": ["Bearer ", {"secret": "TOKEN"}]}
+
+
+@pytest.fixture
+async def with_secrets(registry: Registry) -> AsyncIterator[Attempts]:
+    made = Attempts(
+        registry, concurrency=4, max_output_bytes=1000, grace_seconds=0.05,
+        secrets={"TOKEN": VALUE, "PIN": "1234"}, confidential=[VALUE, "1234"],
+    )  # fmt: skip
+    yield made
+    await made.aclose()
+
+
+def secret_task(name: str, **config: Any) -> Task:
+    shown = {"headers": {"auth": "Bearer {{ secret.TOKEN }}"}, **config}
+    payload = msgspec.json.encode({"config": shown, "secrets": [TOKEN]})
+    return task(name, payload=payload.decode())
+
+
+async def test_a_handler_gets_the_values_and_no_outcome_has_them(registry: Registry, with_secrets: Attempts) -> None:
+    seen: list[Any] = []
+
+    def echo(config: dict[str, Any]) -> Any:
+        seen.append(config)
+        return config
+
+    add(registry, echo)
+    outcome = await with_secrets.run(secret_task("h", like="{{ secret.TOKEN }}", typed={"secret": "TOKEN"}))
+    assert seen == [
+        {"headers": {"auth": f"Bearer {VALUE}"}, "like": "{{ secret.TOKEN }}", "typed": {"secret": "TOKEN"}}
+    ]
+    assert outcome.output is not None
+    assert json.loads(outcome.output) == {
+        "headers": {"auth": "Bearer ***"}, "like": "{{ secret.TOKEN }}", "typed": {"secret": "TOKEN"}
+    }  # fmt: skip
+
+
+async def test_a_failure_is_redacted_before_it_is_shortened(registry: Registry, with_secrets: Attempts) -> None:
+    def fail(config: dict[str, Any]) -> None:
+        raise type(f"Bad{config['pin']}", (Fatal,), {})(
+            "x" * (config["before"]) + config["headers"]["auth"] + "y" * 5000
+        )
+
+    add(registry, fail)
+    for before in (0, 1970, 1980, 1985, 1990):
+        told = failure(await with_secrets.run(secret_task("h", before=before, pin="1234")))
+        assert "hun" not in told.message
+        assert len(told.message) == 2000
+        assert told.type == "Bad***"
+
+
+async def test_what_a_config_model_says_is_redacted(registry: Registry, with_secrets: Attempts) -> None:
+    class Picky(BaseModel):
+        headers: dict[str, str]
+
+        @field_validator("headers")
+        @classmethod
+        def _refuses(cls, headers: dict[str, str]) -> dict[str, str]:
+            raise ValueError(f"not {headers}")
+
+    async def picky(config: Any) -> None:
+        raise AssertionError("it is not called")
+
+    picky.__annotations__["config"] = Picky
+    add(registry, picky)
+    told = failure(await with_secrets.run(secret_task("h")))
+    assert told.code == "bad_config"
+    assert "Bearer ***" in told.message
+
+
+async def test_a_secret_that_is_not_set_is_final(registry: Registry, attempts: Attempts) -> None:
+    add(registry, lambda config: config)
+    told = failure(await attempts.run(secret_task("h")))
+    assert told == Failure(
+        "secret_missing", "secret TOKEN is not set on this worker: set HEADRACE_SECRET_TOKEN", "SecretMissing"
+    )
+
+
+async def test_places_that_do_not_fit_fail_the_node(registry: Registry, with_secrets: Attempts) -> None:
+    add(registry, lambda config: config)
+    payload = msgspec.json.encode({"config": {}, "secrets": [TOKEN]}).decode()
+    assert failure(await with_secrets.run(task("h", payload=payload))).code == "bad_config"
+
+
+async def test_a_redacted_output_is_within_its_limit_or_a_failure(registry: Registry, with_secrets: Attempts) -> None:
+    add(registry, lambda config: [1234] * config["n"])
+    outcome = await with_secrets.run(task("h", {"n": 100}))
+    assert json.loads(outcome.output or "") == {"result": ["***"] * 100}
+    assert failure(await with_secrets.run(task("h", {"n": 190}))).code == "bad_output"

@@ -92,6 +92,18 @@ async def raises_async(config):
 async def raises_here(config):
     raise eval(config["error"])
 
+@handler("iso_secret", isolation="process")
+def secret(config, ctx):
+    if config["what"] == "log":
+        ctx.log.error("the token", token=config["token"])
+        try:
+            raise ValueError(config["token"])
+        except ValueError:
+            ctx.log.exception("failed")
+    if config["what"] == "raise":
+        raise Fatal("x" * 1990 + config["token"])
+    return {"length": len(config["token"]), "token": config["token"]}
+
 @handler("iso_bad_output", isolation="process")
 def bad_output(config):
     return {"n": float("nan")}
@@ -381,3 +393,30 @@ async def test_a_killed_parent_leaves_no_child(module: str, tmp_path: Path, doin
         finally:
             parent.kill()
     await until(lambda: not is_running(pid))
+
+
+async def test_secrets_reach_the_child_and_do_not_come_out_of_it(
+    module: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    value = "hunter2-of-a-child"
+    attempts = Attempts(
+        Registry.load([module]), concurrency=1, max_output_bytes=1000, secrets={"T": value}, confidential=[value]
+    )
+
+    def secret_task(what: str) -> Task:
+        config = {"what": what, "token": "{{ secret.T }}"}
+        payload = {"config": config, "secrets": [{"path": ["token"], "pieces": [{"secret": "T"}]}]}
+        made = task("iso_secret")
+        return Task(**{**msgspec.structs.asdict(made), "payload": msgspec.json.encode(payload).decode()})
+
+    try:
+        assert output(await attempts.run(secret_task("return"))) == {"length": len(value), "token": "***"}
+        told_message = failure(await attempts.run(secret_task("raise"))).message
+        assert told_message == "x" * 1990 + "***"
+        await attempts.run(secret_task("log"))
+        printed = capfd.readouterr()
+        assert '"token":"***"' in printed.err
+        assert "ValueError: ***" in printed.err
+        assert "hunter2" not in printed.err + printed.out
+    finally:
+        await attempts.aclose()

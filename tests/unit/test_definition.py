@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.errors import InvalidDefinition, Problem
-from headrace.model.definition import MAX_PROBLEMS, Definition, Node, RetryConfig, parse
+from headrace.model.definition import Definition, Node, RetryConfig, parse
+from headrace.model.findings import MAX_PROBLEMS
 from tests.unit.test_payload import values
 
 FULL: dict[str, Any] = {
@@ -123,6 +124,7 @@ BAD: list[tuple[dict[str, Any], str, tuple[str | int, ...]]] = [
     ({"retry_config": {"jitter": 1}}, "wrong_type", ("nodes", 0, "retry_config", "jitter")),
     ({"retry_config": {"max_retry": 1}}, "unknown_field", ("nodes", 0, "retry_config", "max_retry")),
     ({"dependson": []}, "unknown_field", ("nodes", 0, "dependson")),
+    ({"$schema": "x"}, "unknown_field", ("nodes", 0, "$schema")),
 ]
 
 
@@ -144,6 +146,7 @@ def test_each_bad_field_of_a_node_is_one_problem_in_its_place(fields: Any, code:
         ({"timeout_seconds": -1}, "out_of_range"),
         ({"inputs": []}, "wrong_type"),
         ({"description": 3}, "wrong_type"),
+        ({"$schema": 3}, "wrong_type"),
     ],
 )
 def test_each_bad_field_of_a_definition_is_one_problem(fields: Any, code: str) -> None:
@@ -156,8 +159,44 @@ def test_all_problems_come_at_once_with_their_node() -> None:
     assert found == {("bad_name", None), ("missing_field", "a"), ("unknown_field", "b"), ("unknown_field", None)}
 
 
+@pytest.mark.parametrize(
+    ("document", "says"),
+    [
+        (with_node(confg={}), "a node has no field confg: did you mean config?"),
+        (with_node(Config={}), "did you mean config?"),
+        (with_node(depends_on=["b"]), "a node has no field depends_on: did you mean dependencies?"),
+        (with_node(timeout=3), "did you mean timeout_seconds?"),
+        (with_node(retries=3), "did you mean retry_config?"),
+        (with_node(retry_config={"max_retry": 3}), "retry_config has no field max_retry: did you mean max_retries?"),
+        ({**with_node(), "on_failed": "x"}, "the definition has no field on_failed: did you mean on_failure?"),
+        ({**with_node(), "tasks": []}, "did you mean nodes?"),
+        (with_node(id="my-node"), "did you mean my_node?"),
+        ({**with_node(), "name": "My Flow!"}, "did you mean my-flow?"),
+        (with_node(dependencies="b"), 'dependencies must be a list of node ids, not the text "b": write [b]'),
+        (with_node(retry_config={"jitter": "yes"}), 'jitter must be true or false, not the text "yes"'),
+        (with_node(timeout_seconds="30s"), 'timeout_seconds must be a number, not the text "30s"'),
+        (with_node(dependencies=[{"b": None}]), "dependencies[0] must be a node id, not a mapping"),
+        ({"name": "x", "nodes": {"a": {}}}, "nodes must be a list (each node begins with - id:), not a mapping"),
+        (None, "there is nothing in it"),
+    ],
+)
+def test_messages_say_what_to_do(document: Any, says: str) -> None:
+    [problem] = problems(document)
+    assert says in problem.message
+
+
+def test_a_schema_for_editors_is_no_part_of_the_definition() -> None:
+    assert parse({**with_node(), "$schema": "headrace.schema.json"}) == parse(with_node())
+
+
+def test_suggestions_for_100_000_misspelt_names_are_bounded() -> None:
+    nodes = [{"id": f"n{i}", "handler": "h", f"confg{i}": 1} for i in range(100_000)]
+    found = problems({"name": "x", "nodes": nodes})
+    assert len(found) == MAX_PROBLEMS + 1
+    assert sum("did you mean" in problem.message for problem in found) <= 50
+
+
 def test_messages_help() -> None:
-    assert "did you mean config?" in str(problems(with_node(confg={}))[0])
     assert "quotes" in str(problems(with_node(config={"day": datetime.date(2024, 1, 1)}))[0])
 
 

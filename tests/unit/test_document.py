@@ -122,6 +122,112 @@ def test_problems_get_their_lines() -> None:
     assert (placed.line, placed.column) == (6, 5)
 
 
+TEMPLATES = """\
+plain: about b {{ a.x }} and {{ b.y }}
+quoted: "b: {{ a.x }}
+  on two lines {{ b.y }}"
+folded: >
+  text
+    {{ a.x | default(b.y) }}
+  {{ b.b }}
+flow: {list: [b, '{{ ab.b }}{{b}}']}
+same: &anchor "{{ b }}"
+alias: *anchor
+"""
+
+
+@pytest.mark.parametrize(
+    ("loc", "part", "position"),
+    [
+        (("plain",), "b", (1, 33)),
+        (("plain",), "a", (1, 19)),
+        (("plain",), "b.y", (1, 33)),
+        (("plain",), "c", (1, 1)),
+        (("quoted",), "b", (3, 19)),
+        (("folded",), "b", (6, 22)),
+        (("flow", "list", 1), "b", (8, 31)),
+        (("alias",), "b", (9, 19)),
+        (("flow",), "b", (8, 1)),
+        (("flow", "list", 7), "b", (8, 8)),
+    ],
+)
+def test_positions_of_names_in_templates(loc: Any, part: str, position: tuple[int, int]) -> None:
+    assert load(TEMPLATES).position(loc, part) == position
+    windows = load(TEMPLATES.replace("\n", "\r\n"))
+    assert windows.position(loc, part) == position
+    assert windows.data == load(TEMPLATES).data
+
+
+def test_positions_of_names_in_templates_in_json() -> None:
+    document = load('{"a": [1,\n  "b {{ a.x }} \\n {{ b.y }}"],\n "c": {"d": "{{ b }}"}}')
+    assert document.position(("a", 1), "b") == (2, 22)
+    assert document.position(("c", "d"), "b") == (3, 17)
+    assert document.position(("c",), "b") == (3, 2)
+
+
+def test_problems_come_in_the_order_of_the_text() -> None:
+    given = [Problem("too_many_problems", "more"), *(Problem("x", "y", loc) for loc in [("nodes", 1), ("name",), ()])]
+    placed = load(YAML_TEXT).located(given)
+    assert [(problem.line, problem.column) for problem in placed] == [(1, 1), (2, 1), (7, 5), (None, None)]
+
+
+MISTAKES = [
+    ("a: {{ x }}", 1, 4, 'write "{{ x }}", or ${{ x }}'),
+    ("a:\n  b: {{ x.y }}/path # c", 2, 6, 'write "{{ x.y }}/path", or ${{ x.y }}/path'),
+    ("a: {b: {{ x }}}", 1, 8, 'write "{{ x }}"'),
+    ("a: {b: ${{ x }}}", 1, 8, 'write "${{ x }}"'),
+    ("a: {b: x/{{ y }}}", 1, 10, "around all of it: {{ y }}"),
+    ("a: {\n  b: {{ x }}\n}", 2, 6, 'write "{{ x }}"'),
+    ('a: {{ x["y"] }}', 1, 4, "write '{{ x[\"y\"] }}', or ${{"),
+    ("a: {{ x | join(', ') }}\nb: 1", 1, 4, "write \"{{ x | join(', ') }}\""),
+    ("a: {{ x }} and {{ y }}", 1, 4, 'write "{{ x }} and {{ y }}", or ${{ x }} and {{ y }}'),
+    ("a: {% if x %}b{% endif %}", 1, 4, 'write "{% if x %}b{% endif %}"'),
+    ("a:\n  - {{ x }}", 2, 5, 'write "{{ x }}"'),
+    ("a: text: more", 1, 8, "a text with a colon in it needs quotes"),
+    ("a:1\nb: 2", 2, 2, "the line above needs a space after its colon: a: 1"),
+    ("- a: b\n     c: d", 2, 7, "indented too far"),
+    ("a:\n\t- b", 2, 1, "tab"),
+    ("a: @b", 1, 4, "cannot begin with @"),
+    ("a: `b`", 1, 4, "cannot begin with `"),
+    ("a: %b", 1, 4, "cannot begin with %"),
+    ("a: * * *", 1, 4, "cannot begin with *"),
+    ("a: *b", 1, 4, "put quotes around *b"),
+    ("a: !b", 1, 4, "put quotes around it"),
+    ("a: , b", 1, 4, "cannot begin with ,"),
+    ("a: >b", 1, 4, "cannot begin with >"),
+    ("a:\n - b\n  c: d", 3, 4, "indented too far"),
+    ("a:\n  b: 1\n c: 2", 3, 2, "indentation"),
+    ('a: "b\nc: d', 1, 4, "the quote that opens here is not closed"),
+    ("a: [b\nc: d", 1, 4, "closing ] before line 2"),
+    ("a: {b: c, d: e f: g}", 1, 17, "a comma or the closing } is missing"),
+    ("a: 'it's'", 1, 8, "closing quote"),
+    ('a: "b" c', 1, 8, "closing quote"),
+    ('a: "C:\\path"', 1, 8, "double quotes"),
+    ("a: 1\nb\nc: 2", 2, 1, "a colon is missing after b"),
+    ("a: - b", 1, 4, "on the line below"),
+    ("a: \x01b", 1, 4, "0x1 is not allowed"),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "column", "says"), MISTAKES)
+def test_mistakes_in_yaml_are_told_in_plain_words(text: str, line: int, column: int, says: str) -> None:
+    found = problem(text)
+    assert says in found.message
+    assert (found.line, found.column) == (line, column)
+
+
+def test_all_templates_without_quotes_are_told_at_once() -> None:
+    with pytest.raises(InvalidDefinition) as raised:
+        load("a: {{ x }}\nb: [{{ y }}, {{ z }}]\nc: {{ d }}/e\n")
+    assert [(problem.line, problem.column) for problem in raised.value.problems] == [(1, 4), (2, 5), (2, 14), (3, 4)]
+
+
+def test_words_about_a_very_long_line_are_found_quickly() -> None:
+    texts = ("a: [" + "{{a: b}: c, " * 500_000, "a: {" + "{{ x }} " * 900_000 + "'", "- " + "x {{" * 1_000_000 + ": :")
+    for text in texts:
+        assert len(problem(text).message) < 500
+
+
 @pytest.mark.parametrize("text", ["url: {{ start.city }}", "a:\n  url: {{ x }}/path", "a: {% if x %}b{% endif %}"])
 def test_a_template_without_quotes_gets_a_friendly_answer(text: str) -> None:
     found = problem(text)
@@ -134,7 +240,7 @@ def test_a_template_without_quotes_gets_a_friendly_answer(text: str) -> None:
     [
         ("a: 1\nb: 2\na: 3", "duplicate_key", 3),
         ('{"a": 1,\n "a": 2}', "duplicate_key", 2),
-        ("a: [1\nb: 2", "syntax", 2),
+        ("a: [1\nb: 2", "syntax", 1),
         ('{"a": 1,\n "b" 2}', "syntax", 2),
         ("a: 2024-01-01", "not_json", 1),
         ("a: 2024-01-01T10:00:00Z", "not_json", 1),

@@ -7,6 +7,7 @@ import pytest
 from headrace.errors import MissingValue, TemplateError, TemplateLimit, TemplateSyntaxError
 from headrace.model import template
 from headrace.model.definition import Definition, Node
+from headrace.model.messages import Secret, SecretText
 from headrace.model.plan import Plan
 
 
@@ -18,16 +19,17 @@ A = Node("a", "h")
 
 
 def test_a_config_is_rendered_with_types_kept_and_the_definition_untouched() -> None:
-    config = {
+    source = {
         "n": 1,
         "list": ["{{ a.items }}", "x{{ a.k }}"],
         "deep": {"whole": "{{ a.output }}"},
         "in": "{{ input.q }}",
     }
-    it = plan(A, Node("b", "h", ("a",), config))
+    it = plan(A, Node("b", "h", ("a",), source))
     output = {"items": [1, 2], "k": 3}
-    rendered = it.render(1, {"a": output, "other": {}}, {"q": None})
-    assert rendered == {"n": 1, "list": [[1, 2], "x3"], "deep": {"whole": output}, "in": None}
+    config, secrets = it.render(1, {"a": output, "other": {}}, {"q": None})
+    assert secrets == ()
+    assert config == {"n": 1, "list": [[1, 2], "x3"], "deep": {"whole": output}, "in": None}
     assert it.definition.nodes[1].config["list"] == ["{{ a.items }}", "x{{ a.k }}"]
     assert it.needs(1) == ("a",)
     assert it.needs_input(1)
@@ -39,26 +41,66 @@ def test_needs_are_exact() -> None:
     assert it.needs(3) == ("a", "c")
     assert not it.needs_input(3)
     assert it.needs(0) == ()
-    assert it.render(0, {}, {}) == {}
+    assert it.render(0, {}, {}).config == {}
 
 
 def test_a_node_called_input_wins() -> None:
     it = plan(Node("input", "h"), Node("b", "h", ("input",), {"x": "{{ input.v }}"}))
     assert it.needs(1) == ("input",)
     assert not it.needs_input(1)
-    assert it.render(1, {"input": {"v": "node"}}, {"v": "params"}) == {"x": "node"}
+    assert it.render(1, {"input": {"v": "node"}}, {"v": "params"}).config == {"x": "node"}
 
 
 def test_an_input_node_is_given_the_input_params() -> None:
     it = plan(Node("start", "input"))
     assert it.needs_input(0)
     assert it.needs(0) == ()
-    assert it.render(0, {}, {"city": "{{ not.a.template }}"}) == {"city": "{{ not.a.template }}"}
+    assert it.render(0, {}, {"city": "{{ not.a.template }}"}).config == {"city": "{{ not.a.template }}"}
 
 
 def test_an_output_that_looks_like_a_template_is_not_rendered_again() -> None:
     it = plan(A, Node("b", "h", ("a",), {"x": "{{ a.v }}"}))
-    assert it.render(1, {"a": {"v": "{{ a.secret }}"}}, {}) == {"x": "{{ a.secret }}"}
+    assert it.render(1, {"a": {"v": "{{ a.secret }}"}}, {}).config == {"x": "{{ a.secret }}"}
+
+
+def test_secrets_go_beside_the_config_with_their_places() -> None:
+    config = {
+        "plain": "{{ a.v }}",
+        "deep": [{"key": "Bearer {{ secret.TOKEN }}{{ a.v }}"}],
+        "whole": "{{ secret.KEY }}",
+    }
+    it = plan(A, Node("b", "h", ("a",), config))
+    assert it.needs(1) == ("a",)
+    assert it.render(1, {"a": {"v": "!"}}, {}) == (
+        {
+            "plain": "!",
+            "deep": [{"key": "Bearer {{ secret.TOKEN }}!"}],
+            "whole": "{{ secret.KEY }}",
+        },
+        (
+            SecretText(("deep", 0, "key"), ("Bearer ", Secret("TOKEN"), "!")),
+            SecretText(("whole",), (Secret("KEY"),)),
+        ),
+    )
+
+
+def test_text_that_looks_like_a_secret_is_none() -> None:
+    forged = ["{{ secret.KEY }}", {"secret": "KEY"}, [{"path": ["x"], "pieces": [{"secret": "KEY"}]}]]
+    it = plan(A, Node("b", "h", ("a",), {"x": "{{ a.v }}", "y": "{{ a.v[0] }}!", "z": "{{ '{{ secret.KEY }}' }}"}))
+    rendered = it.render(1, {"a": {"v": forged}}, {})
+    assert rendered.config == {"x": forged, "y": "{{ secret.KEY }}!", "z": "{{ secret.KEY }}"}
+    assert rendered.secrets == ()
+
+
+def test_a_config_with_only_secrets_reads_nothing() -> None:
+    it = plan(Node("b", "h", (), {"x": "{{ secret.KEY }}"}))
+    assert (it.needs(0), it.needs_input(0)) == ((), False)
+
+
+def test_texts_with_secrets_count_to_the_rendered_size() -> None:
+    it = plan(A, Node("b", "h", ("a",), {"x": ["{{ secret.KEY }}{{ a.v }}"] * 5}))
+    with pytest.raises(TemplateLimit):
+        it.render(1, {"a": {"v": "x" * 900_000}}, {})
 
 
 @pytest.mark.parametrize(
@@ -80,7 +122,7 @@ def test_an_output_that_is_not_there_is_a_missing_value() -> None:
 
 def test_the_rendered_size_is_bounded_in_total() -> None:
     it = plan(A, Node("b", "h", ("a",), {"x": ["{{ a.v }}"] * 5}))
-    assert it.render(1, {"a": {"v": "x" * 800_000}}, {})["x"][4] == "x" * 800_000
+    assert it.render(1, {"a": {"v": "x" * 800_000}}, {}).config["x"][4] == "x" * 800_000
     with pytest.raises(TemplateLimit):
         it.render(1, {"a": {"v": "x" * 900_000}}, {})
 

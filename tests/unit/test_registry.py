@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from pathlib import PurePath
 
 
+BUILTINS = ("call_external_service", "input", "llm_service", "output")
+
+
 class Size(BaseModel):
     width: int
     height: int = 1
@@ -129,8 +132,8 @@ def test_isolation_needs_a_function_that_can_be_imported() -> None:
 def test_the_builtin_handlers_are_always_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: ())
     registry = Registry.load()
-    assert registry.names == ("input", "output")
-    for name in registry.names:
+    assert registry.names == BUILTINS
+    for name in ("input", "output"):
         found = registry.get(name)
         with pytest.raises(StopIteration) as returned:
             found.function({"a": [1]}).send(None)
@@ -211,7 +214,7 @@ def test_entry_points_are_loaded_and_broken_ones_left_out(tmp_path: Path, monkey
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: entries)
     with structlog.testing.capture_logs() as logs:
         registry = Registry.load()
-    assert registry.names == ("input", "output", "plugged")
+    assert registry.names == (*BUILTINS, "plugged")
     assert [each["entry_point"] for each in logs] == ["bad", "greedy", "absent"]
     assert registry.get("input").module == registry_module.BUILTIN
 

@@ -12,6 +12,7 @@ import pytest
 
 from headrace.errors import MissingValue, TemplateError, TemplateLimit, TemplateSyntaxError
 from headrace.model import template
+from headrace.model.messages import Secret
 
 CONTEXT: dict[str, Any] = {
     "a": {"b": 1, "f": 2.5, "s": "text", "yes": True, "no": False, "nil": None, "0": "zero", "x y": "spaced"},
@@ -240,6 +241,9 @@ TEXT = [
     ("costs ${{ a.b }}", "costs 1"),
     ("costs $${{ a.b }}", "costs $1"),
     ("costs $ {{ a.b }}", "costs $ 1"),
+    ("costs {{ '$' }}{{ a.b }}", "costs $1"),
+    ("${{ a.b }}/${{ a.b }}", "1/1"),
+    ("${{ a.b }}$", "1$"),
     ("costs $ {{- a.b }}", "costs $1"),
     ("x ${{- a.b }}", "x 1"),
     ("{% raw %}${{ a.b }}{% endraw %}", "${{ a.b }}"),
@@ -384,6 +388,35 @@ REFUSED = [
     ("{{ a[1, 2] }}", "one index"),
     ("{% set a.b = 1 %}", "only names can be set"),
     ("{% for loop in a %}{% endfor %}", "loop"),
+    ("{% set secret = 1 %}", "worker's secrets"),
+    ("{% set secret %}x{% endset %}", "worker's secrets"),
+    ("{% for secret in a %}{% endfor %}", "worker's secrets"),
+    ("{% for x, secret in a %}{% endfor %}", "worker's secrets"),
+    ("{% with secret = 1 %}{% endwith %}", "worker's secrets"),
+    ("{{ secret }}", "written {{ secret.NAME }}"),
+    ("{{ secret.A.B }}", "written {{ secret.NAME }}"),
+    ("{{ secret.A[0] }}", "written {{ secret.NAME }}"),
+    ("{{ secret['A'] }}", "written {{ secret.NAME }}"),
+    ("{{ secret[a.s] }}", "written {{ secret.NAME }}"),
+    ("{{ secret.1 }}", "written {{ secret.NAME }}"),
+    ("{{ secret.Schlüssel }}", "written {{ secret.NAME }}"),
+    ("{{ secret | tojson }}", "written {{ secret.NAME }}"),
+    ("{{ secret.A | upper }}", "secret.A can only be put into text"),
+    ("{{ secret.A ~ 'x' }}", "secret.A can only be put into text"),
+    ("{{ secret.A + 'x' }}", "secret.A can only be put into text"),
+    ("{{ [secret.A] }}", "secret.A can only be put into text"),
+    ("{{ {'k': secret.A} }}", "secret.A can only be put into text"),
+    ("{{ a[secret.A] }}", "secret.A can only be put into text"),
+    ("{{ a.s | default(secret.A) }}", "secret.A can only be put into text"),
+    ("{{ secret.A if a.yes else secret.B }}", "{% if %} around it can choose"),
+    ("{{ secret.A is defined }}", "secret.A can only be put into text"),
+    ("{{ secret.A == 'x' }}", "secret.A can only be put into text"),
+    ("{% if secret.A %}{% endif %}", "secret.A can only be put into text"),
+    ("{% for x in secret.A %}{% endfor %}", "secret.A can only be put into text"),
+    ("{% set x = secret.A %}", "secret.A can only be put into text"),
+    ("{% with x = secret.A %}{% endwith %}", "secret.A can only be put into text"),
+    ("{% set x %}{% if a.b %}{{ secret.A }}{% endif %}{% endset %}", "secret.A can only be put into text"),
+    ("{{ secret.A() }}", "no methods"),
     ("{% for x in a recursive %}{% endfor %}", "recursive"),
     ("{% macro m() %}{% endmacro %}", "there are if, for, set, with and raw"),
     ("{% %}", "tag name expected"),
@@ -402,6 +435,46 @@ def test_refuses_at_compile_time(source: str, words: str) -> None:
     assert words in str(caught.value)
     assert "line " in str(caught.value)
     assert " ".join(source.split()) in str(caught.value)
+
+
+A, B = Secret("A"), Secret("B")
+SEALED: list[tuple[str, str, tuple[str | Secret, ...]]] = [
+    ("{{ secret.A }}", "{{ secret.A }}", (A,)),
+    ("${{ secret.A }}", "{{ secret.A }}", (A,)),
+    ("{{-secret.A-}}", "{{ secret.A }}", (A,)),
+    ("{% print secret.A %}", "{{ secret.A }}", (A,)),
+    ("Bearer {{ secret.A }}", "Bearer {{ secret.A }}", ("Bearer ", A)),
+    ("{{ secret.A }}{{ secret.B }}", "{{ secret.A }}{{ secret.B }}", (A, B)),
+    ("{{ a.b }}{{ a.s }}:{{ secret.A }}!", "1text:{{ secret.A }}!", ("1text:", A, "!")),
+    ("{% if a.yes %}{{ secret.A }}{% else %}{{ secret.B }}{% endif %}", "{{ secret.A }}", (A,)),
+    ("{% for i in range(2) %}{{ i }}{{ secret.A }}{% endfor %}", "0{{ secret.A }}1{{ secret.A }}", ("0", A, "1", A)),
+    ("{{ secret.A }} {{ '{{ secret.B }}' }}", "{{ secret.A }} {{ secret.B }}", (A, " {{ secret.B }}")),
+]
+
+
+@pytest.mark.parametrize(("source", "shown", "pieces"), SEALED)
+def test_seals_text_with_secrets(source: str, shown: str, pieces: tuple[str | Secret, ...]) -> None:
+    compiled = template.compile(source)
+    assert compiled.render(CONTEXT) == template.Sealed(shown, pieces)
+    assert "secret" not in compiled.roots
+    assert not compiled.constant
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("{% if a.no %}{{ secret.A }}{% endif %}", ""),
+        ("{{ a.secret | default('no') }}", "no"),
+        ("{% raw %}{{ secret.A }}{% endraw %}", "{{ secret.A }}"),
+    ],
+)
+def test_text_without_secrets_is_not_sealed(source: str, expected: str) -> None:
+    assert template.compile(source).render(CONTEXT) == expected
+
+
+def test_secrets_are_paid_for() -> None:
+    with pytest.raises(TemplateLimit):
+        template.compile("{% for i in range(9000) %}{{ secret." + "A" * 5000 + " }}{% endfor %}").render({})
 
 
 MISSING = [

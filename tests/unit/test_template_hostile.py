@@ -580,7 +580,7 @@ def typed_blocks(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 
 typed_statements = st.recursive(
-    st.one_of(typed_outputs, st.sampled_from(["text ", "${{ s }}", "{# c #}", "{{ x | d('no') }}"])),
+    st.one_of(typed_outputs, st.sampled_from(["text ", "${{ s }}", "{# c #}", "{{ x | d('no') }}", "{{ secret.A }}"])),
     typed_blocks,
     max_leaves=6,
 )
@@ -613,7 +613,12 @@ class Recording(dict[str, Any]):
 
 def outcome(compiled: template.Template, context: dict[str, Any]) -> tuple[str, str]:
     try:
-        return "value", json.dumps(compiled.render(context), allow_nan=False)
+        rendered = compiled.render(context)
+        if isinstance(rendered, template.Sealed):
+            shown = "".join(piece if isinstance(piece, str) else "{{ secret.A }}" for piece in rendered.pieces)
+            assert shown == rendered.shown
+            return "value", shown
+        return "value", json.dumps(rendered, allow_nan=False)
     except TemplateError as error:
         return type(error).__name__, str(error)
 

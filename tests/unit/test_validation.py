@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 
 from headrace.errors import InvalidDefinition, InvalidInput, Problem
 from headrace.model import template
+from headrace.model.configs import HandlerSpec
 from headrace.model.definition import Definition
-from headrace.model.validation import HandlerSpec, check_input, references, validate
+from headrace.model.document import load
+from headrace.model.validation import check_input, references, validate
 from tests.unit.test_definition import FULL, junk
 from tests.unit.test_graph import digraphs, naive_ancestors
 
@@ -80,7 +82,7 @@ def test_names_in_templates() -> None:
     it = document(
         ("start", [], {}),
         ("b", ["start"], {"x": "{{ start.v }} {{ input.q }}"}),
-        ("c", ["b"], {"deep": [{"x": "{{ start.v }}"}]}),
+        ("c", ["b"], {"deep": [{"x": "{{ start.v }}", "y": "{{ secret.KEY }}", "z": "${{ start.v }}"}]}),
         ("side", [], {}),
     )
     assert validate(it, handlers=HANDLERS)
@@ -88,7 +90,11 @@ def test_names_in_templates() -> None:
         ("{{ side.v }}", "not_ancestor", "side is not an ancestor of c: add it to its dependencies"),
         ("{{ c.v }}", "not_ancestor", "own output"),
         ("{{ strat.v }}", "unknown_name", "did you mean start?"),
-        ("{{ secret.KEY }}", "unknown_name", "secrets"),
+        ("{{ inputs.v }}", "unknown_name", "did you mean input?"),
+        ("{{ secrets.KEY }}", "unknown_name", "did you mean secret?"),
+        ("{{ secret }}", "syntax", "{{ secret.NAME }}"),
+        ("{{ secret.KEY.x }}", "syntax", "{{ secret.NAME }}"),
+        ("{{ secret.KEY | upper }}", "syntax", "secret.KEY can only be put into text"),
         ("{{ b.v | nosuchfilter }}", "syntax", "nosuchfilter"),
     ]:
         it["nodes"][2]["config"] = {"deep": [{"x": source}]}
@@ -154,6 +160,7 @@ T = "{{ a.x }}"
         ({"url": T, "either": {"a": "x", "c": T}}, [("either",)]),
         ({"url": T, "either": {"a": T, "b": 1}}, []),
         ({"url": T, "either": {"a": 1, "b": 1}}, [("either",)]),
+        ({"url": T, "method": [T]}, [("method",)]),
     ],
 )
 def test_configs_are_checked_as_far_as_they_are_not_templated(config: dict[str, Any], locs: Any) -> None:
@@ -165,7 +172,61 @@ def test_messages_about_configs_help() -> None:
     messages = "\n".join(map(str, problems({"name": "x", "nodes": [node]}, HANDLERS)))
     assert "call has no field ulr: did you mean url?" in messages
     assert "the field url is missing" in messages
-    assert "config.retries: must be of type integer or null" in messages
+    assert 'config.retries: must be of type integer or null, not the text "3"' in messages
+
+
+def test_fields_within_fields_are_suggested_too() -> None:
+    auth = {"type": "object", "properties": {"user": {"type": "string"}}, "additionalProperties": False}
+    schema = {
+        "properties": {"auth": {"anyOf": [{"$ref": "#/$defs/auth"}, {"type": "null"}]}, "all": {"items": auth}},
+        "$defs": {"auth": auth},
+    }
+    config = {"auth": {"usr": "x", "user": 1}, "all": [{"usre": "{{ input.x }}"}]}
+    node = {"id": "c", "handler": "call", "config": config}
+    found = problems({"name": "x", "nodes": [node]}, {"call": HandlerSpec("call", schema)})
+    assert {(problem.loc[3:], problem.message) for problem in found} == {
+        (("auth", "usr"), "config.auth: there is no field usr: did you mean user?"),
+        (("auth", "user"), "config.auth.user: must be of type string, not a number"),
+        (("all", 0, "usre"), "config.all[0]: there is no field usre: did you mean user?"),
+    }
+
+
+YAML_FILE = """\
+name: w
+inputs: {city: {type: string}}
+nodes:
+  - id: start
+    handler: inpt
+  - {id: other, handler: h}
+  - id: b
+    handler: call
+    dependencies: [start, strat]
+    config:
+      url: "https://x/{{ start.x }}/{{ strat.y }}"
+      method: PUT
+      headers: {a: "{{ other.x }}", b: "{{ input.cty }}"}
+      codes:
+        - 1
+        - {x: 2}
+      auth: {user: "{{ start. }}"}
+    retry_config: {max_retry: 3}
+"""
+
+
+def test_every_problem_of_a_file_has_its_line_and_column() -> None:
+    document = load(YAML_FILE)
+    found = document.located(problems(document.data, HANDLERS))
+    assert [(problem.line, problem.column, problem.node, problem.code) for problem in found] == [
+        (5, 5, "start", "unknown_handler"),
+        (9, 27, "b", "unknown_dependency"),
+        (11, 40, "b", "unknown_name"),
+        (12, 7, "b", "bad_config"),
+        (13, 24, "b", "not_ancestor"),
+        (13, 44, "b", "unknown_input"),
+        (16, 11, "b", "bad_config"),
+        (17, 14, "b", "syntax"),
+        (18, 20, "b", "unknown_field"),
+    ]
 
 
 def test_without_handlers_nothing_is_said_about_them() -> None:
@@ -174,6 +235,9 @@ def test_without_handlers_nothing_is_said_about_them() -> None:
     [problem] = problems(it, {"hh": HandlerSpec("hh")})
     assert (problem.code, problem.loc) == ("unknown_handler", ("nodes", 0, "handler"))
     assert "did you mean hh?" in problem.message
+    it["nodes"][0]["handler"] = "quite_another"
+    [problem] = problems(it, {"hh": HandlerSpec("hh"), "kk": HandlerSpec("kk")})
+    assert problem.message == "there is no handler quite_another: known are hh, kk"
 
 
 names = st.sampled_from(["a", "b1", "input", "true", "none", "in", "not", "loop", "x_y", "output", "items", "_u", "9"])
@@ -269,3 +333,14 @@ def test_without_declared_inputs_any_json_goes_and_nothing_else() -> None:
 def test_a_catastrophic_pattern_is_harmless() -> None:
     definition = inputs(x={"type": "string", "pattern": "^(a+)+$"})
     assert input_codes(definition, {"x": "a" * 100_000 + "b"}) == [("bad_input", ("x",))]
+
+
+def test_a_schema_and_a_value_that_are_large_together_end_in_one_problem() -> None:
+    """Tried branch by branch and item by item, with every error kept, this takes minutes."""
+    branches = [{"required": [f"p{i}"], "properties": {f"p{i}": {"const": i}}} for i in range(900)]
+    inputs = {"x": {"type": "array", "items": {"anyOf": branches}}}
+    nodes = [{"id": "a", "handler": "input"}]
+    definition = validate({"name": "w", "inputs": inputs, "nodes": nodes}, handlers=None)
+    with pytest.raises(InvalidInput) as caught:
+        check_input(definition, {"x": [{"p": 1}] * 5_000})
+    assert len(caught.value.problems) == 1

@@ -33,7 +33,7 @@ def run_worker(modules: Sequence[str]) -> int:
     from headrace.worker.worker import Worker
 
     settings = load_settings()
-    registry = load_registry([*settings.worker_handlers, *modules])
+    registry = load_registry([*settings.worker_handlers, *modules], settings)
 
     async def work(store: HotStore, name: str, stop: asyncio.Event) -> None:
         worker = Worker(store, registry, settings, name)

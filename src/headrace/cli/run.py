@@ -4,72 +4,103 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TextIO
 
 import msgspec
 
 from headrace import logs
+from headrace.cli.definitions import Usage, read_definition, read_document
+from headrace.cli.lines import Lines
 from headrace.cli.progress import Progress
 from headrace.cli.roles import UNREACHABLE
 from headrace.cli.startup import USAGE, load_registry, load_settings
 from headrace.embedded import EmbeddedValkey, scratch
 from headrace.engine.engine import Engine
-from headrace.errors import Conflict, InvalidDefinition, InvalidInput, Problem, StoreUnavailable, StoreUnsupported
+from headrace.errors import Conflict, InvalidInput, StoreUnavailable, StoreUnsupported
 from headrace.hot.store import HotStore
 from headrace.model.definition import Definition
-from headrace.model.document import Document, load
-from headrace.model.validation import HandlerSpec, check_input, validate
+from headrace.model.messages import Event
+from headrace.model.validation import check_input
 from headrace.process import connected, on_signals, roles_running, run_loop
 from headrace.settings import Settings
 from headrace.worker.registry import Registry
 
 INTERRUPTED = 130
+MOST_EVENTS_KEPT = 500
+
+# What JSON may contain as it is, and a terminal may obey: DEL and the C1 controls, marks that turn text around.
+_obeyed = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
-class Usage(Exception):
-    """The command was called with something that cannot be used; the lines say what."""
+class View(AbstractAsyncContextManager["View"], Protocol):
+    """Shows a run while it is open, and how it ended when it closes."""
 
-    def __init__(self, *lines: str) -> None:
-        super().__init__("\n".join(lines))
+    def show(self, event: Event) -> None: ...
+
+    def interrupted(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What is asked for."""
+
+    definition: Definition
+    input_params: dict[str, Any]
+    registry: Registry
+    settings: Settings
+    results: TextIO
+    json_output: bool
 
 
 def run_file(
     file: Path, inputs: Sequence[str], input_file: Path | None, modules: Sequence[str], *, json_output: bool
 ) -> int:
-    logs.configure("warning")
-    settings = load_settings()
-    registry = load_registry([*settings.worker_handlers, *modules])
-    try:
-        definition = read_definition(file, registry, settings)
-        input_params = read_inputs(inputs, input_file)
-        check_input(definition, input_params)
-    except (Usage, InvalidInput) as error:
-        _complain(*(str(error).splitlines() if isinstance(error, Usage) else [str(p) for p in error.problems]))
-        return USAGE
-    try:
-        return_code = run_loop(_run(definition, input_params, registry, settings, json_output=json_output))
-    except* (StoreUnavailable, StoreUnsupported) as group:
-        _complain(*(str(error) for error in group.exceptions))
-        return_code = UNREACHABLE
-    return return_code
+    with _results(alone=json_output) as results:
+        logs.configure("warning")
+        settings = load_settings()
+        registry = load_registry([*settings.worker_handlers, *modules], settings)
+        try:
+            definition = read_definition(file, registry, settings)
+            input_params = read_inputs(inputs, input_file)
+            check_input(definition, input_params)
+        except (Usage, InvalidInput) as error:
+            _complain(*(str(error).splitlines() if isinstance(error, Usage) else [str(p) for p in error.problems]))
+            return USAGE
+        run = Run(definition, input_params, registry, settings, results, json_output)
+        try:
+            return_code = run_loop(_run(run))
+        except* (StoreUnavailable, StoreUnsupported) as group:
+            _complain(*(str(error) for error in group.exceptions))
+            return_code = UNREACHABLE
+        return return_code
 
 
-def read_definition(file: Path, registry: Registry, settings: Settings) -> Definition:
-    document = _load(file)
-    handlers = {handler.name: HandlerSpec(handler.name, handler.config_schema) for handler in registry}
-    try:
-        return validate(document.data, handlers=handlers, max_nodes=settings.max_nodes)
-    except InvalidDefinition as error:
-        raise Usage(*(_told(file, problem) for problem in document.located(error.problems))) from None
+@contextmanager
+def _results(*, alone: bool) -> Iterator[TextIO]:
+    """Where the result goes. `alone`: what handlers and their children print to stdout goes to stderr meanwhile."""
+    if not alone:
+        yield sys.stdout
+        return
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as stdout:
+        sys.stdout.flush()
+        os.dup2(2, 1)
+        try:
+            yield stdout
+        finally:
+            sys.stdout.flush()
+            os.dup2(stdout.fileno(), 1)
 
 
 def read_inputs(pairs: Sequence[str], input_file: Path | None) -> dict[str, Any]:
     params: dict[str, Any] = {}
     if input_file is not None:
-        read = _load(input_file).data
+        read = read_document(input_file).data
         if not isinstance(read, dict):
             raise Usage(f"{input_file}: inputs must be a mapping of names to values")
         params.update(read)
@@ -84,67 +115,70 @@ def read_inputs(pairs: Sequence[str], input_file: Path | None) -> dict[str, Any]
     return params
 
 
-async def _run(
-    definition: Definition, input_params: dict[str, Any], registry: Registry, settings: Settings, *, json_output: bool
-) -> int:
+async def _run(run: Run) -> int:
     interrupted = asyncio.Event()
     # When the roles stop, the execution has ended: nothing that still runs is worth waiting for.
-    settings = settings.model_copy(update={"worker_graceful_shutdown_timeout": 0.0})
-    async with on_signals(interrupted.set):
+    settings = run.settings.model_copy(update={"worker_graceful_shutdown_timeout": 0.0})
+    async with on_signals(interrupted.set), _view(run.definition, quiet=run.json_output) as view:
         with scratch(settings.headrace_home) as folder, EmbeddedValkey(folder) as server:
-            async with connected(server.url, settings) as store, roles_running(store, settings, registry) as worker:
+            async with connected(server.url, settings) as store, roles_running(store, settings, run.registry) as worker:
                 engine = Engine(store, settings)
-                execution_id = await engine.start(definition, input_params)
-                progress = Progress(definition, execution_id, quiet=json_output)
-                following = asyncio.ensure_future(_follow(engine, store, execution_id, progress))
-                asked = asyncio.ensure_future(interrupted.wait())
-                await asyncio.wait((following, asked), return_when=asyncio.FIRST_COMPLETED)
-                if not following.done():
-                    progress.line("Ctrl-C: cancelling")
-                    try:
-                        await engine.cancel(execution_id)
-                        await following
-                    except Conflict:
-                        following.cancel()  # it has ended already: only what was still running is not waited for
-                asked.cancel()
-                view = await engine.read(execution_id)
-                progress.finished(view)
-    _print_result(view, json_output=json_output)
-    code = INTERRUPTED if interrupted.is_set() else 0 if view["status"] == "COMPLETED" else 1
+                execution_id = await engine.start(run.definition, run.input_params)
+                await _until_ended(engine, store, execution_id, view, interrupted)
+                ended = await engine.read(execution_id)
+    _print_result(ended, run)
+    code = INTERRUPTED if interrupted.is_set() else 0 if ended["status"] == "COMPLETED" else 1
     if worker.is_stuck:
         sys.stdout.flush()
         os._exit(code)  # handlers that do not listen: the event loop would wait for them
     return code
 
 
-async def _follow(engine: Engine, store: HotStore, execution_id: str, progress: Progress) -> None:
+def _view(definition: Definition, *, quiet: bool) -> View:
+    """Drawn where a terminal allows it, else plain lines."""
+    progress = Progress(definition)
+    if not quiet and sys.stderr.isatty():
+        from headrace.cli.live import LiveView, terminal
+
+        if console := terminal():
+            return LiveView(progress, console)
+    return Lines(progress, quiet=quiet)
+
+
+async def _until_ended(
+    engine: Engine, store: HotStore, execution_id: str, view: View, interrupted: asyncio.Event
+) -> None:
+    following = asyncio.ensure_future(_follow(engine, store, execution_id, view))
+    asked = asyncio.ensure_future(interrupted.wait())
+    try:
+        await asyncio.wait((following, asked), return_when=asyncio.FIRST_COMPLETED)
+        if not following.done():
+            view.interrupted()
+            await engine.cancel(execution_id)
+        await following
+    except Conflict:
+        pass  # it has ended already: only what was still running is not waited for
+    finally:
+        following.cancel()
+        asked.cancel()
+
+
+async def _follow(engine: Engine, store: HotStore, execution_id: str, view: View) -> None:
     """Shows each event and drops it; after a failure waits for what may still finish."""
     partition = store.partition_of(execution_id)
-    after = "0-0"
+    after, kept = "0-0", 0
     async for event_id, event in engine.follow(execution_id):
-        progress.show(event)
-        after = event_id
-        await store.trim_events(partition, event_id)
-    while await engine.under_way(execution_id):
-        progress.line("waiting for what is still running (Ctrl-C to leave it)")
-        for event_id, event in await store.read_events(partition, after):
-            progress.show(event)
+        view.show(event)
+        after, kept = event_id, kept + 1
+        if kept >= MOST_EVENTS_KEPT:
+            await store.trim_events(partition, event_id)
+            kept = 0
+    is_under_way = True
+    while is_under_way:
+        is_under_way = await engine.under_way(execution_id)
+        for event_id, event in await store.read_events(partition, after, block=is_under_way):
+            view.show(event)
             after = event_id
-
-
-def _load(file: Path) -> Document:
-    try:
-        return load(file.read_text(encoding="utf-8"), source_name=str(file))
-    except (OSError, UnicodeDecodeError) as error:
-        raise Usage(f"cannot read {file}: {error}") from None
-    except InvalidDefinition as error:
-        raise Usage(*(_told(file, problem) for problem in error.problems)) from None
-
-
-def _told(file: Path, problem: Problem) -> str:
-    where = f"{file}:{problem.line}" if problem.line is not None else str(file)
-    node = f"node {problem.node}: " if problem.node else ""
-    return f"{where}: {node}{problem.message}"
 
 
 def _complain(*lines: str) -> None:
@@ -152,7 +186,13 @@ def _complain(*lines: str) -> None:
         print(line, file=sys.stderr)
 
 
-def _print_result(view: dict[str, Any], *, json_output: bool) -> None:
-    shown = view if json_output else view["output"]
-    if shown is not None:
-        print(msgspec.json.format(msgspec.json.encode(shown)).decode())
+def _print_result(ended: dict[str, Any], run: Run) -> None:
+    """Of an execution that did not complete, what its output nodes gave nevertheless."""
+    shown = ended if run.json_output else ended["output"]
+    if not shown and ended["status"] != "COMPLETED":
+        return
+    text = msgspec.json.format(msgspec.json.encode(shown)).decode()
+    try:
+        print(_obeyed.sub(lambda match: f"\\u{ord(match[0]):04x}", text), file=run.results, flush=True)
+    except BrokenPipeError:  # whoever reads it has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), run.results.fileno())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from headrace import logs
 from headrace.errors import HeadraceError
 from headrace.settings import Settings
 from headrace.worker.registry import Registry
@@ -13,20 +14,23 @@ USAGE = 2
 
 
 def load_settings() -> Settings:
+    """The settings; from here on the secret ones among them are kept out of the logs."""
     from pydantic import ValidationError
 
     try:
-        return Settings()
+        settings = Settings()
     except ValidationError as error:
         for problem in error.errors():
             name = ".".join(str(part) for part in problem["loc"])
             print(f"headrace: setting {name}: {problem['msg']}", file=sys.stderr)
         sys.exit(USAGE)
+    logs.hide(settings.confidential)
+    return settings
 
 
-def load_registry(modules: Sequence[str]) -> Registry:
+def load_registry(modules: Sequence[str], settings: Settings) -> Registry:
     try:
-        return Registry.load(modules)
+        return Registry.load(modules, settings)
     except HeadraceError as error:
         print(f"headrace: {error}", file=sys.stderr)
         sys.exit(USAGE)

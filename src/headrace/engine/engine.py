@@ -12,6 +12,7 @@ from typing import Any
 from uuid_utils import uuid7
 
 from headrace.engine.opening import Kept, Run, continued, fresh
+from headrace.engine.plans import Plans
 from headrace.engine.view import describe
 from headrace.errors import Conflict, ExecutionNotFound, StoreUnavailable
 from headrace.hot.keys import INPUT_FIELD
@@ -33,6 +34,7 @@ class Engine:
     def __init__(self, store: HotStore, settings: Settings) -> None:
         self._store = store
         self._settings = settings
+        self._plans = Plans(store, settings)
 
     async def start(self, definition: Definition, input_params: Mapping[str, Any] | None = None) -> str:
         """Checks the input, opens a first run and gives its id. The definition must have been validated."""
@@ -41,8 +43,7 @@ class Engine:
 
     async def start_many(self, definition: Definition, inputs: Sequence[dict[str, Any]]) -> list[str]:
         """Several executions of one definition, in two calls per partition."""
-        texts = [payload.encode(check_input(definition, each), max_bytes=INPUT_BYTES) for each in inputs]
-        runs = [Run(str(uuid7()), definition, text) for text in texts]
+        runs = [self._fresh_run(definition, check_input(definition, each)) for each in inputs]
         by_partition: dict[int, list[Run]] = {}
         for run in runs:
             by_partition.setdefault(self._store.partition_of(run.execution_id), []).append(run)
@@ -52,6 +53,12 @@ class Engine:
                 slices = [fresh(run, token) for run, token in zip(some, tokens, strict=True)]
                 _check_opened(await self._store.open(partition, slices))
         return [run.execution_id for run in runs]
+
+    def _fresh_run(self, definition: Definition, input_params: dict[str, Any]) -> Run:
+        nodes = definition.nodes
+        roots = [(nodes[index], text) for index, text in self._plans.of(definition).roots(input_params)]
+        text = payload.encode(input_params, max_bytes=INPUT_BYTES)
+        return Run(str(uuid7()), definition, text, roots=roots)
 
     async def cancel(self, execution_id: str) -> None:
         """Running handlers are told within a second; what has not started never will."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from headrace.hot.keys import INPUT_FIELD
 from headrace.hot.store import SLICE
-from headrace.model.definition import Definition
+from headrace.model.definition import Definition, Node
 from headrace.model.graph import Graph
-from headrace.model.messages import Opening, OpenSlice, Record
+from headrace.model.messages import Dispatch, Opening, OpenSlice, Record
 
 SLICE_BYTES = 4 << 20
 
@@ -26,7 +26,10 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run that is to be opened. `created_ms` 0: now."""
+    """A run that is to be opened. `created_ms` 0: now.
+
+    `roots`: all nodes without parents and their payloads, which go to the workers at once, or none: then the
+    orchestrators begin."""
 
     execution_id: str
     definition: Definition
@@ -35,10 +38,20 @@ class Run:
     created_ms: int = 0
     old_epoch: str = ""
     last_event: str = ""
+    roots: Sequence[tuple[Node, str]] = ()
 
 
 def fresh(run: Run, token: str) -> OpenSlice:
-    return OpenSlice(run.execution_id, token, outputs=[(INPUT_FIELD, run.input_text)], opening=_opening(run, 0))
+    return OpenSlice(
+        run.execution_id,
+        token,
+        outputs=[(INPUT_FIELD, run.input_text)],
+        opening=_opening(run, 0),
+        roots=[
+            Dispatch(run.execution_id, token, run.number, node.id, 1, 0, node.handler, payload)
+            for node, payload in run.roots
+        ],
+    )
 
 
 def continued(run: Run, token: str, graph: Graph, kept: Mapping[str, Kept]) -> list[OpenSlice]:

@@ -2,6 +2,10 @@
 
     read_hints -> decide -> advance -> render -> dispatch (which acknowledges the hints)
 
+What will most likely be ready, because its last parent is in this very batch, and whose outputs are at hand, is
+rendered before and goes along with `advance`, which then dispatches it in the same step: one call and one round trip
+less. That is only a guess, and the store decides: what it does not take goes the long way.
+
 It keeps nothing that matters: a hint stays pending in the results stream until what follows from it exists, so an
 orchestrator may die at any point, be doubled, or see a hint twice. What it left pending, another one takes over
 (keeper.py). A node with many children is walked in slices; each slice's children are dispatched before the next one is
@@ -30,6 +34,7 @@ from headrace.settings import Settings
 CALL_BYTES = 4 << 20  # bound of one call's bodies
 AWAY_SECONDS = 0.2
 MOST_PARKED = 10_000
+MOST_ARRIVED = 100_000
 
 _decode_outcome = msgspec.json.Decoder(Outcome).decode
 _encode = msgspec.json.Encoder().encode
@@ -61,13 +66,19 @@ class Walk:
     def over(self) -> bool:
         return self.acknowledged or (self.plan is not None and self.offset >= len(self.nodes))
 
-    def next_slice(self, room: int) -> tuple[list[int], Verdict]:
-        hint, nodes = self.hint, self.nodes[self.offset : self.offset + room]
+    def next_nodes(self, room: int) -> list[int]:
+        return self.nodes[self.offset : self.offset + room]
+
+    def slice(self, nodes: Sequence[int], tasks: Sequence[Dispatch | None]) -> Verdict:
+        hint = self.hint
         names = [self.plan.named_parents[i] for i in nodes] if self.plan else []
-        return nodes, Verdict(
+        return Verdict(
             self.hint_id, hint.execution_id, hint.epoch, hint.run, hint.node, hint.attempt, self.verdict, self.body,
-            self.delay_ms, self.flag, self.offset, len(self.nodes), not self.answered, names,
+            self.delay_ms, self.flag, self.offset, len(self.nodes), not self.answered, names, tasks,
         )  # fmt: skip
+
+    def ready(self, plan: LoadedPlan, index: int, attempt: int) -> Ready:
+        return Ready(self.hint.execution_id, self.hint.epoch, self.hint.run, attempt, plan, index)
 
 
 class Orchestrator:
@@ -77,6 +88,7 @@ class Orchestrator:
         self.name = name
         self._plans = Plans(store, settings)
         self._renderer = Renderer(store, settings)
+        self._arrived: dict[tuple[str, str, int], int] = {}  # parents that were seen to complete; see _is_last
         self._parked: set[str] = set()
         self._random = random.Random()  # noqa: S311 - jitter, not a secret
 
@@ -170,10 +182,11 @@ class Orchestrator:
         for walk in walks:
             if asked and (room <= 0 or size <= 0):
                 break
-            nodes, verdict = walk.next_slice(max(room, 1))
+            nodes = walk.next_nodes(max(room, 1))
+            tasks = self._rendered_ahead(walk, walk.plan, nodes) if walk.plan and walk.verdict == "C" else ()
             asked.append((walk, nodes))
-            verdicts.append(verdict)
-            room, size = room - len(nodes), size - len(verdict.body)
+            verdicts.append(walk.slice(nodes, tasks))
+            room, size = room - len(nodes), size - len(walk.body) - sum(len(task.payload) for task in tasks if task)
         replies = await self._store.advance(partition, verdicts)
         answers: list[tuple[Walk, Answer]] = []
         for (walk, nodes), reply in zip(asked, replies, strict=True):
@@ -186,9 +199,29 @@ class Orchestrator:
             answers.append((walk, [(nodes[position], attempt) for position, attempt in reply.answer]))
         return answers
 
+    def _rendered_ahead(self, walk: Walk, plan: LoadedPlan, children: Sequence[int]) -> list[Dispatch | None]:
+        parents = plan.graph.parent_counts
+        return [
+            self._renderer.render_ahead(walk.ready(plan, child, 1))
+            if parents[child] == 1 or self._is_last(walk.hint, child, parents[child])
+            else None
+            for child in children
+        ]
+
+    def _is_last(self, hint: Hint, child: int, parents: int) -> bool:
+        """Whether all parents of the child have now been seen here to complete. A guess: hints may come twice, and
+        other orchestrators see some of them."""
+        key = (hint.execution_id, hint.epoch, child)
+        seen = self._arrived.pop(key, 0) + 1
+        if seen < parents:
+            if len(self._arrived) >= MOST_ARRIVED:
+                self._arrived.clear()
+            self._arrived[key] = seen
+        return seen >= parents
+
     def _take_answer(self, walk: Walk, answer: Answer) -> list[Ready]:
         """Ready nodes; or, where nodes were skipped, their children join the walk."""
-        plan, hint = walk.plan, walk.hint
+        plan = walk.plan
         if plan is None or not answer:
             return []
         if walk.verdict == "K":
@@ -197,7 +230,7 @@ class Orchestrator:
             walk.nodes = [i for i in dict.fromkeys((*walk.nodes[walk.offset :], *below)) if i not in walk.skipped]
             walk.offset = 0
             return []
-        return [Ready(hint.execution_id, hint.epoch, hint.run, attempt + 1, plan, i) for i, attempt in answer]
+        return [walk.ready(plan, i, attempt + 1) for i, attempt in answer]
 
     async def _dispatch(self, partition: int, ready: Sequence[Ready], hints: Sequence[str]) -> None:
         """In calls of bounded size; the hints go with the last one, when all that follows from them exists."""

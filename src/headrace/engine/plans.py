@@ -9,10 +9,11 @@ import msgspec
 from headrace.hot.store import HotStore
 from headrace.model.definition import Definition, RetryConfig
 from headrace.model.messages import Work
-from headrace.model.plan import Plan
+from headrace.model.plan import Plan, Rendered
 from headrace.settings import Settings
 
 MOST_NODES_HELD = 1_000_000
+MOST_ROOTS = 100  # that go to the workers in the call that opens an execution
 
 _encode = msgspec.json.Encoder().encode
 
@@ -35,8 +36,19 @@ class LoadedPlan:
         own = self.definition.nodes[index].retry_config
         return self._defaults if own is None else own.over(self._defaults)
 
-    def payload(self, index: int, config: dict[str, object]) -> str:
-        return _encode(Work(config, self.definition.nodes[index].timeout_seconds)).decode()
+    def payload(self, index: int, rendered: Rendered) -> str:
+        timeout_seconds = self.definition.nodes[index].timeout_seconds
+        return _encode(Work(rendered.config, timeout_seconds, rendered.secrets)).decode()
+
+    def roots(self, input_params: dict[str, object]) -> list[tuple[int, str]]:
+        """The nodes without parents and their payloads; nothing, if there are many or one has to be rendered."""
+        roots = self.graph.roots
+        if len(roots) > MOST_ROOTS or any(self.plan.is_templated(index) for index in roots):
+            return []
+        return [
+            (index, self.constant_payload(index) or self.payload(index, self.plan.render(index, {}, input_params)))
+            for index in roots
+        ]
 
     def constant_payload(self, index: int) -> str | None:
         """The payload of a node whose config reads nothing; None for the others."""
@@ -62,10 +74,14 @@ class Plans:
             self._held.move_to_end(content_hash)
             return held
         text = await self._store.definition(partition, content_hash)
-        if text is None:
-            return None
-        loaded = LoadedPlan(Plan(Definition.from_json(text)), self._defaults)
-        self._held[content_hash] = loaded
+        return None if text is None else self.of(Definition.from_json(text))
+
+    def of(self, definition: Definition) -> LoadedPlan:
+        held = self._held.get(definition.content_hash)
+        if held is not None:
+            self._held.move_to_end(definition.content_hash)
+            return held
+        loaded = self._held[definition.content_hash] = LoadedPlan(Plan(definition), self._defaults)
         self._nodes += len(loaded.names)
         while self._nodes > MOST_NODES_HELD and len(self._held) > 1:
             _, dropped = self._held.popitem(last=False)

@@ -60,6 +60,16 @@ class Renderer:
     def remember(self, execution_id: str, epoch: str, node: str, output: str) -> None:
         self._cache.put((execution_id, epoch, node), output)
 
+    def render_ahead(self, node: Ready) -> Dispatch | None:
+        """The item of a node whose outputs are all at hand and that can be rendered; else None."""
+        context = self._held(node)
+        if context is None:
+            return None
+        try:
+            return _item(node, self._payload(node, context))
+        except Exception:  # the long way says what is wrong
+            return None
+
     async def render(self, ready: Sequence[Ready]) -> list[Dispatch]:
         """One item per node, in the same order."""
         await self._fetch_shared(ready)
@@ -75,11 +85,7 @@ class Renderer:
                 log.exception("rendering failed", execution_id=node.execution_id, node=node.node)
             failure = Failure("template", str(error), type(error).__name__)
             payload, failed = _encode(Outcome(failure=failure)).decode(), True
-        handler = node.plan.definition.nodes[node.index].handler
-        parents = node.plan.graph.parent_counts[node.index]
-        return Dispatch(
-            node.execution_id, node.epoch, node.run, node.node, node.attempt, parents, handler, payload, failed
-        )  # fmt: skip
+        return _item(node, payload, failed=failed)
 
     def _payload(self, node: Ready, context: Mapping[str, Any] | None) -> str:
         constant = node.plan.constant_payload(node.index)
@@ -130,3 +136,11 @@ class Renderer:
         for (execution_id, epoch), texts in zip(missing, found, strict=True):
             for name, text in texts.items():
                 self._cache.put((execution_id, epoch, name), text)
+
+
+def _item(node: Ready, payload: str, *, failed: bool = False) -> Dispatch:
+    plan, index = node.plan, node.index
+    return Dispatch(
+        node.execution_id, node.epoch, node.run, plan.names[index], node.attempt, plan.graph.parent_counts[index],
+        plan.definition.nodes[index].handler, payload, failed,
+    )  # fmt: skip

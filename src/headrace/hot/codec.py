@@ -19,6 +19,7 @@ from headrace.model.messages import (
     Event,
     Execution,
     Hint,
+    OpenSlice,
     Record,
     Report,
     Task,
@@ -41,14 +42,32 @@ def token_fields(token: Token) -> tuple[str, str, int, str, int]:
     return (token.execution_id, token.epoch, token.run, token.node, token.attempt)
 
 
+def open_arguments(ttl_ms: int, slices: Iterable[OpenSlice]) -> list[bytes]:
+    arguments = [b""]
+    parts: list[object] = []
+    for part in slices:
+        roots: list[object] = []
+        for item in part.roots:
+            arguments.append(_task_message(item))
+            roots += (item.node, item.handler, len(arguments))
+        parts.append((part.execution_id, part.token, part.rows, part.counts, part.outputs, part.opening, roots))
+    arguments[0] = encode((ttl_ms, parts))
+    return arguments
+
+
 def dispatch_arguments(items: Sequence[Dispatch], hints: Sequence[str]) -> list[bytes | str]:
     fields: list[object] = []
     messages: list[bytes | str] = []
     for item in items:
-        node = (item.execution_id, item.epoch, item.run, item.node, item.attempt)
-        fields += (*node, item.parents, item.handler, item.failed)
-        messages.append(item.payload if item.failed else encode(Task(*node, item.handler, item.payload)))
+        fields += (
+            item.execution_id, item.epoch, item.run, item.node, item.attempt, item.parents, item.handler, item.failed
+        )  # fmt: skip
+        messages.append(item.payload if item.failed else _task_message(item))
     return [encode(fields), encode(hints), *messages]
+
+
+def _task_message(item: Dispatch) -> bytes:
+    return encode(Task(item.execution_id, item.epoch, item.run, item.node, item.attempt, item.handler, item.payload))
 
 
 def release_arguments(tasks: Iterable[Task]) -> list[bytes | str]:
@@ -68,16 +87,24 @@ def report_argument(reports: Iterable[Report]) -> bytes:
     return encode([field for one in reports for field in (*token_fields(one.token), one.outcome)])
 
 
-def advance_arguments(verdicts: Iterable[Verdict]) -> bytes:
+def advance_arguments(verdicts: Iterable[Verdict]) -> list[bytes]:
+    """With more than one of them, some nodes have their tasks with them: for `push`."""
     fields: list[object] = []
+    arguments = [b""]
     for v in verdicts:
         fields += (
             v.hint_id, v.execution_id, v.epoch, v.run, v.node, v.attempt, v.verdict, v.body, v.delay_ms, v.flag,
             v.offset, v.total, v.quiet, len(v.names),
         )  # fmt: skip
-        for pair in v.names:
-            fields += pair
-    return encode(fields)
+        tasks = v.tasks or (None,) * len(v.names)
+        for (name, parents), task in zip(v.names, tasks, strict=True):
+            if task is None:
+                fields += (name, parents, "", 0)
+            else:
+                arguments.append(_task_message(task))
+                fields += (name, parents, task.handler, len(arguments))
+    arguments[0] = encode(fields)
+    return arguments
 
 
 def read_advanced(raw: bytes) -> list[Advanced]:

@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+import msgspec
+
+from headrace.errors import StoreFull
 from headrace.hot import codec, keys, library
 from headrace.hot.wire import Link, Refused
 from headrace.model.messages import (
@@ -43,7 +46,7 @@ class Functions:
         return _texts(await self._call("reserve", partition, codec.encode(fields)))
 
     async def open(self, partition: int, slices: Sequence[OpenSlice]) -> list[str]:
-        return _texts(await self._call("open", partition, codec.encode((RESERVATION_MS, slices))))
+        return _texts(await self._call("open", partition, *codec.open_arguments(RESERVATION_MS, slices)))
 
     async def dispatch(self, partition: int, items: Sequence[Dispatch], hints: Sequence[str]) -> int:
         return int(await self._call("dispatch", partition, *codec.dispatch_arguments(items, hints)))
@@ -69,7 +72,14 @@ class Functions:
         return _from_zero(await self._call("report", partition, codec.report_argument(reports)))
 
     async def advance(self, partition: int, verdicts: Sequence[Verdict]) -> list[Advanced]:
-        return codec.read_advanced(await self._call("advance", partition, codec.advance_arguments(verdicts)))
+        """With tasks, this is `push`; a store that is short of memory is not asked to take them."""
+        arguments = codec.advance_arguments(verdicts)
+        if len(arguments) > 1:
+            try:
+                return codec.read_advanced(await self._call("push", partition, *arguments))
+            except StoreFull:
+                arguments = codec.advance_arguments([msgspec.structs.replace(each, tasks=()) for each in verdicts])
+        return codec.read_advanced(await self._call("advance", partition, *arguments))
 
     async def due(self, partition: int, most: int, lease_ms: int) -> tuple[list[Due], bool]:
         return codec.decode_due(await self._call("due", partition, codec.encode((most, lease_ms))))

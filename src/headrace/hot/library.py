@@ -27,6 +27,7 @@ FUNCTIONS = {
     "release": ("allow-oom",),
     "report": ("allow-oom",),
     "advance": ("allow-oom",),
+    "push": (),
     "due": ("allow-oom",),
     "cancel": ("allow-oom",),
     "forget": ("allow-oom",),

@@ -22,7 +22,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import hiredis
 
-from headrace.errors import StoreUnavailable, StoreUnsupported
+from headrace.errors import StoreFull, StoreUnavailable, StoreUnsupported
 
 CONNECT_WITHIN_SECONDS = 5.0
 REPEAT_AFTER_SECONDS = (0.05, 0.2, 0.5)
@@ -186,7 +186,8 @@ class Wire(asyncio.Protocol):
 
 def _refusal(message: str) -> Exception:
     if message.startswith(NOT_NOW):
-        return StoreUnavailable(f"Valkey is not ready: {message}")
+        kind = StoreFull if message.startswith("OOM") else StoreUnavailable
+        return kind(f"Valkey is not ready: {message}")
     if message.startswith(NEVER):
         return StoreUnsupported(f"Valkey refuses: {message}")
     return Refused(message)

@@ -7,36 +7,35 @@ the same content always gives the same text, whatever the order of keys in the u
 
 from __future__ import annotations
 
-import difflib
 import hashlib
-import math
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import msgspec
 
-from headrace.errors import InvalidDefinition, Problem
-from headrace.model import payload
+from headrace.errors import InvalidDefinition
+from headrace.model.fields import Fields, kind_of
+from headrace.model.findings import Findings, Loc
 from headrace.model.payload import dotted, shown
 
 if TYPE_CHECKING:
-    from jsonschema_rs import Validator
+    from jsonschema_rs import ValidationError, Validator
 
-Loc = tuple[str | int, ...]
-T = TypeVar("T")
 
 MAX_NODES = 100_000
 MAX_SECONDS = 10 * 366 * 86_400.0
 MAX_RETRIES = 1_000_000
 MAX_SCHEMA_CHARS = 65_536
-MAX_PROBLEMS = 1_000
+MAX_CHARS_COMPARED = 2_000_000  # of a schema times a value
 RESERVED_IDS = frozenset({"secret"})
 
-_name = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-_node_id = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+SCHEMA_KEY = "$schema"  # for editors; it says nothing about the workflow and is not kept
+
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+NODE_ID = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 HANDLER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 
 
@@ -100,49 +99,6 @@ _encoder = msgspec.json.Encoder(order="sorted")
 _decoder = msgspec.json.Decoder(Definition)
 
 
-class Findings:
-    """The problems found so far. Beyond MAX_PROBLEMS they are only counted, for a hostile document has millions."""
-
-    def __init__(self) -> None:
-        self._problems: list[Problem] = []
-        self._more = 0
-        self._hints = 50
-
-    def add(self, code: str, message: str, loc: Loc = (), node: str | None = None) -> None:
-        self.extend((Problem(code, message, loc, node),))
-
-    def extend(self, problems: Iterable[Problem]) -> None:
-        for problem in problems:
-            if len(self._problems) < MAX_PROBLEMS:
-                self._problems.append(problem)
-            else:
-                self._more += 1
-
-    def add_flaws(self, value: object, loc: Loc, node: str | None = None) -> bool:
-        """Add what is not JSON in the value; whether there was nothing."""
-        if payload.is_plain(value):
-            return True
-        for flaw in islice(payload.flaws(value, loc), 100):
-            quote = ": put quotes around it if it is meant as text" if flaw.message.startswith("is a ") else ""
-            place = dotted(flaw.loc[2:] if node else flaw.loc) or "the value"
-            self.add("not_json", f"{place} {flaw.message}{quote}", flaw.loc, node)
-        return False
-
-    def did_you_mean(self, name: str, candidates: Iterable[str]) -> str:
-        """A suggestion to end a message with, or nothing. Only the first problems get one: looking is not cheap."""
-        self._hints -= 1
-        if self._hints < 0 or len(name) > 100:
-            return ""
-        near = (candidate for candidate in candidates if abs(len(candidate) - len(name)) <= 3)
-        close = difflib.get_close_matches(name, list(islice(near, 2_000)), n=1)
-        return f": did you mean {close[0]}?" if close else ""
-
-    def all(self) -> list[Problem]:
-        if not self._more:
-            return list(self._problems)
-        return [*self._problems, Problem("too_many_problems", f"and {self._more:,} more problems")]
-
-
 def parse(document: object, *, max_nodes: int = MAX_NODES) -> Definition:
     """The definition in an untrusted, already decoded document, or InvalidDefinition with all of its problems.
 
@@ -160,9 +116,15 @@ def examine(document: object, findings: Findings, *, max_nodes: int = MAX_NODES)
 
     Node i of the answer is node i of the document, so that later checks can go on; an unusable id or handler is "".
     """
-    field = _Fields(document, (), findings, names=Definition.__struct_fields__, what="the definition")
+    if document is None:
+        findings.add("empty", "there is nothing in it: a definition has a name and nodes")
+        return Definition("", ())
+    names = (*Definition.__struct_fields__, SCHEMA_KEY)
+    field = Fields(document, (), findings, names=names, what="the definition")
+    field.text(SCHEMA_KEY)
+    expected = "lower-case letters, digits, - and _, at most 64, beginning with a letter or digit"
     return Definition(
-        name=field.text("name", _name, "lower-case letters, digits, - and _, at most 64, beginning with no sign"),
+        name=field.text("name", NAME, expected),
         nodes=_nodes(field, findings, max_nodes),
         description=field.text("description"),
         inputs=_inputs(field, findings),
@@ -171,8 +133,8 @@ def examine(document: object, findings: Findings, *, max_nodes: int = MAX_NODES)
     )
 
 
-def _nodes(field: _Fields, findings: Findings, max_nodes: int) -> tuple[Node, ...]:
-    items = field.take("nodes", list, "a list of nodes", required=True)
+def _nodes(field: Fields, findings: Findings, max_nodes: int) -> tuple[Node, ...]:
+    items = field.take("nodes", list, "a list (each node begins with - id:)", required=True)
     if items is None:
         return ()
     if not items:
@@ -185,8 +147,8 @@ def _nodes(field: _Fields, findings: Findings, max_nodes: int) -> tuple[Node, ..
 
 
 def _node(item: object, loc: Loc, findings: Findings) -> Node:
-    field = _Fields(item, loc, findings, names=Node.__struct_fields__, what="a node")
-    node_id = field.text("id", _node_id, "letters, digits and _, at most 64, not beginning with a digit")
+    field = Fields(item, loc, findings, names=Node.__struct_fields__, what="a node")
+    node_id = field.text("id", NODE_ID, "letters, digits and _, at most 64, not beginning with a digit")
     if node_id in RESERVED_IDS:
         findings.add("reserved_id", f"the id {node_id} is reserved for templates", (*loc, "id"), node_id)
     field.node = node_id or None
@@ -204,12 +166,13 @@ def _node(item: object, loc: Loc, findings: Findings) -> Node:
     )
 
 
-def _dependencies(field: _Fields, findings: Findings) -> tuple[str, ...]:
+def _dependencies(field: Fields, findings: Findings) -> tuple[str, ...]:
     known: dict[str, None] = {}
     for position, item in enumerate(field.take("dependencies", list, "a list of node ids") or ()):
         loc = (*field.loc, "dependencies", position)
         if type(item) is not str:
-            findings.add("wrong_type", f"{dotted(loc)} must be a node id, not {_kind(item)}", loc, field.node)
+            place = dotted(loc[2:] if field.node else loc)
+            findings.add("wrong_type", f"{place} must be a node id, not {kind_of(item)}", loc, field.node)
         elif item in known:
             findings.add("duplicate_dependency", f"{shown(item)} is in dependencies twice", loc, field.node)
         else:
@@ -217,12 +180,12 @@ def _dependencies(field: _Fields, findings: Findings) -> tuple[str, ...]:
     return tuple(known)
 
 
-def _retry(field: _Fields, findings: Findings) -> RetryConfig | None:
+def _retry(field: Fields, findings: Findings) -> RetryConfig | None:
     value = field.take("retry_config", dict, "a mapping")
     if value is None:
         return None
     loc = (*field.loc, "retry_config")
-    inner = _Fields(value, loc, findings, names=RetryConfig.__struct_fields__, what="retry_config", node=field.node)
+    inner = Fields(value, loc, findings, names=RetryConfig.__struct_fields__, what="retry_config", node=field.node)
     retries = inner.number("max_retries", least=0.0, most=MAX_RETRIES, whole=True)
     return RetryConfig(
         max_retries=None if retries is None else int(retries),
@@ -233,7 +196,7 @@ def _retry(field: _Fields, findings: Findings) -> RetryConfig | None:
     )
 
 
-def _inputs(field: _Fields, findings: Findings) -> dict[str, Any]:
+def _inputs(field: Fields, findings: Findings) -> dict[str, Any]:
     value = field.take("inputs", dict, "a mapping of input names to JSON Schemas") or {}
     if not findings.add_flaws(value, ("inputs",)):
         return {}
@@ -243,7 +206,7 @@ def _inputs(field: _Fields, findings: Findings) -> dict[str, Any]:
         if complaint:
             findings.add("bad_schema", f"{dotted(loc)} is not a usable JSON Schema: {complaint}", loc)
         elif isinstance(schema, dict) and "default" in schema:
-            for error in islice(validator(schema).iter_errors(schema["default"]), 1):
+            for error in islice(misfits(schema, schema["default"]), 1):
                 message = f"the default of {dotted(loc)} does not fit: {shown(error.message, 300)}"
                 findings.add("bad_default", message, (*loc, "default"))
     return value
@@ -255,7 +218,7 @@ _SLOW_KEYWORDS = frozenset({"$ref", "$dynamicRef", "$recursiveRef", "unevaluated
 def _hostile(schema: object) -> str | None:
     """Refuse what makes checking exponential: references and unevaluated* (the latter even while it is compiled)."""
     if not isinstance(schema, dict | bool):
-        return f"it must be a mapping or a boolean, not {_kind(schema)}"
+        return f"it must be a mapping or a boolean, not {kind_of(schema)}"
     if len(msgspec.json.encode(schema)) > MAX_SCHEMA_CHARS:
         return f"it is longer than {MAX_SCHEMA_CHARS:,} characters"
     stack: list[object] = [schema]
@@ -275,6 +238,19 @@ def validator(schema: dict[str, Any] | bool) -> Validator:
     return _compiled(msgspec.json.encode(schema, order="sorted"))
 
 
+def misfits(schema: dict[str, Any] | bool, value: object) -> Iterator[ValidationError]:
+    """What does not fit; only the first of it where looking for all could take long (unions are tried branch by branch,
+    item by item)."""
+    check = validator(schema)
+    if len(msgspec.json.encode(schema)) * len(msgspec.json.encode(value)) < MAX_CHARS_COMPARED:
+        yield from check.iter_errors(value)
+        return
+    try:
+        check.validate(value)
+    except ValueError as error:
+        yield cast("ValidationError", error)
+
+
 def schema_complaint(schema: dict[str, Any] | bool) -> str | None:
     try:
         validator(schema)
@@ -292,79 +268,3 @@ def _compiled(schema: bytes) -> Validator:
 
     limits = jsonschema_rs.RegexOptions(size_limit=1 << 20, dfa_size_limit=1 << 20)
     return jsonschema_rs.Draft202012Validator(msgspec.json.decode(schema), retriever=refuse, pattern_options=limits)
-
-
-class _Fields:
-    """The fields of one untrusted mapping, read one at a time; what is wrong with them goes into the findings."""
-
-    def __init__(
-        self, value: object, loc: Loc, findings: Findings, *, names: Collection[str], what: str, node: str | None = None
-    ) -> None:
-        self.loc, self.node, self._findings = loc, node, findings
-        self._readable = isinstance(value, dict)
-        self._values: Mapping[Any, Any] = value if isinstance(value, dict) else {}
-        if not self._readable:
-            findings.add("wrong_type", f"{what} must be a mapping, not {_kind(value)}", loc, node)
-        elif not self._values.keys() <= (known := set(names)):
-            node_id = self._values.get("id")
-            for name in [name for name in self._values if name not in known]:
-                text = name if isinstance(name, str) else repr(name)
-                message = f"{what} has no field {shown(text)}{findings.did_you_mean(text, names)}"
-                findings.add(
-                    "unknown_field", message, (*loc, text), node or (node_id if type(node_id) is str else None)
-                )
-
-    def _wrong(self, code: str, name: str, message: str) -> None:
-        loc = (*self.loc, name)
-        self._findings.add(code, f"{name if self.node else dotted(loc)} {message}", loc, self.node)
-
-    def take(self, name: str, kind: type[T], expected: str, *, required: bool = False) -> T | None:
-        value = self._values.get(name)
-        if type(value) is kind:
-            return value
-        if value is not None:
-            self._wrong("wrong_type", name, f"must be {expected}, not {_kind(value)}")
-        elif required and self._readable:
-            self._wrong("missing_field", name, "is missing")
-        return None
-
-    def text(self, name: str, pattern: re.Pattern[str] | None = None, expected: str = "") -> str:
-        """A text, required where it has a pattern. One that does not match is reported, and given all the same."""
-        value = self.take(name, str, "text", required=pattern is not None)
-        if value is None or not self._findings.add_flaws(value, (*self.loc, name), self.node):
-            return ""
-        if pattern is not None and not pattern.fullmatch(value):
-            self._wrong("bad_name", name, f"is {shown(value) or 'empty'}, but must be {expected}")
-        return value
-
-    def choice(self, name: str) -> Literal["fail_fast", "continue"]:
-        value = self.take(name, str, "fail_fast or continue")
-        if value not in (None, "fail_fast", "continue"):
-            self._wrong("bad_choice", name, f"must be fail_fast or continue, not {shown(value)}")
-        return "continue" if value == "continue" else "fail_fast"
-
-    def number(
-        self, name: str, *, most: float, least: float | None = None, above: float | None = None, whole: bool = False
-    ) -> float | None:
-        value = self._values.get(name)
-        if value is None:
-            return None
-        if type(value) is not int and (whole or type(value) is not float):
-            self._wrong("wrong_type", name, f"must be a {'whole ' * whole}number, not {_kind(value)}")
-        elif isinstance(value, float) and not math.isfinite(value):
-            self._wrong("out_of_range", name, f"must be a finite number, not {value}")
-        elif (least is not None and value < least) or (above is not None and value <= above):
-            self._wrong("out_of_range", name, f"must be {f'at least {least:g}' if above is None else 'more than 0'}")
-        elif value > most:
-            self._wrong("out_of_range", name, f"must be at most {most:,.0f}")
-        else:
-            return float(value)
-        return None
-
-
-def _kind(value: object) -> str:
-    """A value's type as a writer of YAML or JSON would call it."""
-    if value is None:
-        return "nothing"
-    names: dict[type, str] = {dict: "a mapping", list: "a list", str: "text", bool: "true or false", int: "a number"}
-    return names.get(type(value), "a number" if isinstance(value, float) else f"a {type(value).__name__}")

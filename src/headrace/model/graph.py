@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from headrace.errors import Problem
-from headrace.model.definition import Definition, Findings
+from headrace.model.definition import Definition
+from headrace.model.findings import Findings
 from headrace.model.payload import shown
 
 _CHUNK_BITS: Final = 4096

@@ -30,6 +30,7 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     worker_lost                its lease ran out
     bad_config, bad_output     the handler's model refused its config; its answer is not JSON or too large
     template                   the config cannot be rendered
+    secret_missing             the config names a secret that the worker does not have
     no_handler                 no live worker offers the handler
     crashed                    an isolated handler's process died
     """
@@ -48,11 +49,28 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     failure: Failure | None = None
 
 
+class Secret(msgspec.Struct, frozen=True):
+    """The name of a secret, where only a worker can put its value."""
+
+    secret: str
+
+
+class SecretText(msgspec.Struct, frozen=True):
+    """A text of a config that has secrets in it: where it is, and the pieces that it is made of."""
+
+    path: tuple[str | int, ...]
+    pieces: tuple[str | Secret, ...]
+
+
 class Work(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a worker needs to run a node, besides its token: Task.payload, written by the orchestrator."""
+    """What a worker needs to run a node, besides its token: Task.payload, written by the orchestrator.
+
+    Where a text has secrets in it, `config` shows them as references and `secrets` says how to make the real text.
+    """
 
     config: dict[str, Any]
     timeout_seconds: float | None = None
+    secrets: tuple[SecretText, ...] = ()
 
 
 class Task(msgspec.Struct, frozen=True, array_like=True):
@@ -95,7 +113,9 @@ class Hint(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What `advance` is asked to do with one hint, or with one slice of it; advance.lua says what each field means."""
+    """What `advance` is asked to do with one hint, or with one slice of it; advance.lua says what each field means.
+
+    `names` are nodes with their numbers of parents; `tasks`, if any, has for each of them what to dispatch, or None."""
 
     hint_id: str
     execution_id: str
@@ -111,6 +131,7 @@ class Verdict(msgspec.Struct, frozen=True):
     total: int = 0
     quiet: bool = True
     names: Sequence[tuple[str, int]] = ()
+    tasks: Sequence[Dispatch | None] = ()
 
 
 class Advanced(msgspec.Struct, frozen=True):
@@ -241,7 +262,9 @@ class Reservation(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OpenSlice(msgspec.Struct, frozen=True, array_like=True):
-    """A part of what a reserved execution is opened with; the one with the header opens it."""
+    """A part of what a reserved execution is opened with; the one with the header opens it.
+
+    `roots`: of a fresh run either all nodes without parents, ready to be dispatched, or none."""
 
     execution_id: str
     token: str
@@ -249,3 +272,4 @@ class OpenSlice(msgspec.Struct, frozen=True, array_like=True):
     counts: Sequence[tuple[str, int]] = ()
     outputs: Sequence[tuple[str, str]] = ()
     opening: Opening | None = None
+    roots: Sequence[Dispatch] = ()

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from headrace.errors import BadValue, TemplateError, TemplateLimit
 from headrace.model import payload, template
-from headrace.model.definition import Definition, Loc
+from headrace.model.definition import Definition
+from headrace.model.findings import Loc
 from headrace.model.graph import Graph
+from headrace.model.messages import SecretText
 from headrace.model.payload import dotted
 from headrace.model.template.syntax import has_syntax
 
@@ -36,6 +38,13 @@ def template_strings(value: Any, loc: Loc = ()) -> Iterator[tuple[Loc, str]]:
     elif isinstance(value, list):
         for index, item in enumerate(value):
             yield from template_strings(item, (*loc, index))
+
+
+class Rendered(NamedTuple):
+    """A node's config, fully materialised but for the secrets: it shows them as references, and says where they are."""
+
+    config: dict[str, Any]
+    secrets: tuple[SecretText, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,19 +72,23 @@ class Plan:
         """Whether this node's config reads input_params."""
         return self._reads_of(node).needs_input
 
-    def render(self, node: int, outputs: Mapping[str, Any], input_params: dict[str, Any]) -> dict[str, Any]:
+    def is_templated(self, node: int) -> bool:
+        return self._reads_of(node).templated
+
+    def render(self, node: int, outputs: Mapping[str, Any], input_params: dict[str, Any]) -> Rendered:
         """The node's config with every template replaced by its value. `outputs` has those that `needs` names."""
         it = self.definition.nodes[node]
         if it.handler == INPUT:
-            return input_params
+            return Rendered(input_params)
         reads = self._reads_of(node)
         if not reads.templated:
-            return it.config
+            return Rendered(it.config)
         context = {name: outputs[name] for name in reads.needs if name in outputs}
         if reads.needs_input:
             context[INPUT] = input_params
-        rendered: dict[str, Any] = _Rendering(it.id, self._templates, context).value(it.config, ("config",))
-        return rendered
+        rendering = _Rendering(it.id, self._templates, context)
+        config = rendering.value(it.config, ("config",))
+        return Rendered(config, tuple(rendering.secrets))
 
     def output(self, outputs: Mapping[str, Any]) -> dict[str, Any]:
         """The output of an execution, from those outputs of its `output_nodes` that there are."""
@@ -127,6 +140,7 @@ class _Rendering:
     def __init__(self, node_id: str, templates: Mapping[str, template.Template], context: dict[str, Any]) -> None:
         self._node_id, self._templates, self._context = node_id, templates, context
         self._left = MAX_RENDERED_BYTES
+        self.secrets: list[SecretText] = []
 
     def value(self, value: Any, loc: Loc) -> Any:
         if isinstance(value, str):
@@ -140,6 +154,9 @@ class _Rendering:
     def _rendered(self, source: str, loc: Loc) -> Any:
         try:
             value = self._templates[source].render(self._context)
+            if type(value) is template.Sealed:
+                self.secrets.append(SecretText(loc[1:], value.pieces))
+                value = value.shown
             self._left -= NUMBER_BYTES if type(value) in NUMBERS else len(payload.encode(value, max_bytes=1 << 40))
         except TemplateError as error:
             raise type(error)(f"{self._where(loc)}: {error}") from None

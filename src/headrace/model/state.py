@@ -36,6 +36,8 @@ class ExecutionState(StrEnum):
 N, X = NodeState, ExecutionState
 
 NODE_TRANSITIONS: tuple[tuple[str, NodeState, NodeState], ...] = (
+    ("open", N.PENDING, N.QUEUED),  # roots whose tasks come with the opening
+    ("push", N.PENDING, N.QUEUED),  # children whose tasks come with their last parent's result
     ("dispatch", N.PENDING, N.QUEUED),
     ("dispatch", N.RETRYING, N.QUEUED),
     ("dispatch", N.PENDING, N.REPORTED),  # the config cannot be rendered: a final failure goes to results

@@ -1,4 +1,4 @@
-"""One attempt, from a claimed task to its outcome: decode, check the config, start the handler, see it end.
+"""One attempt, from a claimed task to its outcome: decode, put secrets in, check, start the handler, see it end.
 
 An async handler runs as a task on the loop, a sync one in a thread, an isolated one in another process; each becomes a
 future of an Outcome and a way to stop it, and from there on they are the same. The invariant: with a timeout `run`
@@ -10,21 +10,24 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any, cast
 
 import msgspec
 import structlog
 
 from headrace.errors import BadValue, HandlerNotFound
-from headrace.model.messages import Outcome, Task
+from headrace.model.messages import Outcome, SecretText, Task
+from headrace.redaction import Redactor
 from headrace.worker import threads
 from headrace.worker.isolation import START_WITHIN_SECONDS, Child, Children
 from headrace.worker.isolation_child import Job
-from headrace.worker.outcomes import arguments, called, called_sync, checked_config, failed, raised
+from headrace.worker.outcomes import arguments, called, called_sync, checked_config, failed, raised, storable
 from headrace.worker.registry import Context, Handler, Registry
+from headrace.worker.secrets import SecretMissing, Secrets
 
 FAR_SECONDS = 1e9  # a deadline beyond it is of no use to anybody, and not always a date
 
@@ -34,6 +37,7 @@ class _Work(msgspec.Struct, frozen=True):
 
     config: msgspec.Raw
     timeout_seconds: float | None = None
+    secrets: tuple[SecretText, ...] = ()
 
 
 _decode_work = msgspec.json.Decoder(_Work).decode
@@ -73,19 +77,30 @@ class Attempts:
         max_output_bytes: int,
         grace_seconds: float = 2.0,
         on_linger: Callable[[int], None] = lambda change: None,
+        secrets: Mapping[str, str] = MappingProxyType({}),
+        confidential: Sequence[str] = (),
     ) -> None:
-        """`on_linger` is told +1 when a handler goes on though it was told to stop, and -1 when it ends after all."""
+        """`on_linger` is told +1 when a handler goes on though it was told to stop, and -1 when it ends after all.
+
+        `secrets` are those that configs may name. What is `confidential`, of which they should be a part, is taken out
+        of outcomes.
+        """
         self.lingering = 0
         self._on_linger = on_linger
         self._registry = registry
         self._max_output_bytes = max_output_bytes
         self._grace_seconds = grace_seconds
-        self._children = Children(concurrency)
+        self._secrets = Secrets(secrets)
+        self._redactor = Redactor(confidential)
+        self._children = Children(concurrency, confidential)
         self._calls: set[_Call] = set()
         self._inline: set[asyncio.Task[Any]] = set()
 
     async def run(self, task: Task) -> Outcome:
         """The outcome of one attempt. Cancelled, it stops the handler and raises CancelledError."""
+        return storable(await self._run(task), self._redactor, self._max_output_bytes)
+
+    async def _run(self, task: Task) -> Outcome:
         try:
             attempt = self._decode(task)
             if _runs_inline(attempt):
@@ -130,9 +145,13 @@ class Attempts:
         try:
             handler = self._registry.get(task.handler)
             work = _decode_work(task.payload)
+            if work.secrets:
+                work = msgspec.structs.replace(work, config=self._secrets.put_into(work.config, work.secrets))
             return _Attempt(task, handler, work, checked_config(handler, memoryview(work.config)))
         except HandlerNotFound as error:
             refusal = failed("no_handler", str(error), type=type(error).__name__, retryable=True)
+        except SecretMissing as error:
+            refusal = failed("secret_missing", str(error), type=type(error).__name__)
         except (BadValue, msgspec.MsgspecError, UnicodeError) as error:
             refusal = failed("bad_config", str(error), type=type(error).__name__)
         raise _Refused(refusal)
@@ -144,7 +163,7 @@ class Attempts:
             if isinstance(child, Outcome):
                 raise _Refused(child)
             return self._start_process(attempt, child)
-        given = arguments(handler, attempt.config, _context(attempt))
+        given = arguments(handler, attempt.config, lambda: _context(attempt))
         if handler.is_async:
             task = asyncio.create_task(called(handler, given, limit))
             return _Call(task, task.cancel)
@@ -170,7 +189,7 @@ class Attempts:
     async def _run_inline(self, attempt: _Attempt) -> Outcome:
         """Without a timeout there is nothing to come back for before the handler ends: no task of its own is needed."""
         handler = attempt.handler
-        given = arguments(handler, attempt.config, _context(attempt))
+        given = arguments(handler, attempt.config, lambda: _context(attempt))
         current = cast("asyncio.Task[Any]", asyncio.current_task())
         self._inline.add(current)
         try:

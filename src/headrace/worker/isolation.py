@@ -13,10 +13,12 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 
 import msgspec
 
+from headrace import logs
 from headrace.model.messages import Outcome
 from headrace.worker.isolation_child import HEAD, Job, Load, frame
 from headrace.worker.outcomes import failed
@@ -121,7 +123,8 @@ def crashed(error: Exception) -> Outcome:
 
 
 class Children:
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, confidential: Sequence[str] = ()) -> None:
+        self._confidential = tuple(confidential)
         self._free = asyncio.Semaphore(limit)
         self._idle: list[Child] = []
         self._all: set[Child] = set()
@@ -168,7 +171,7 @@ class Children:
 
     async def _load(self, child: Child, handler: Handler) -> Outcome | None:
         if handler.name not in child.loaded:
-            outcome = await child.ask(Load(handler.module, handler.name, sys.path))
+            outcome = await child.ask(Load(handler.module, handler.name, sys.path, logs.level(), self._confidential))
             if outcome.failure is not None:
                 return outcome
             child.loaded.add(handler.name)

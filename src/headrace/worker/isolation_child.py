@@ -22,9 +22,11 @@ from datetime import datetime
 import msgspec
 import structlog
 
+from headrace import logs
 from headrace.errors import BadValue, HandlerNotFound
 from headrace.model.messages import Outcome
-from headrace.worker.outcomes import arguments, called, called_sync, checked_config, failed, raised, readable
+from headrace.redaction import Redactor
+from headrace.worker.outcomes import arguments, called, called_sync, checked_config, failed, raised, readable, storable
 from headrace.worker.registry import Context, Handler, describe, import_handlers, marked
 
 HEAD = struct.Struct("!I")
@@ -37,6 +39,8 @@ class Load(msgspec.Struct, frozen=True, tag=True):
     module: str
     name: str
     path: list[str]
+    log_level: str = "info"
+    confidential: tuple[str, ...] = ()
 
 
 class Job(msgspec.Struct, frozen=True, tag=True):
@@ -83,7 +87,7 @@ def perform(job: Job, handler: Handler, runner: asyncio.Runner) -> Outcome:
         config = checked_config(handler, job.config)
     except BadValue as error:
         return failed("bad_config", str(error), type=type(error).__name__)
-    given = arguments(handler, config, context_of(job))
+    given = arguments(handler, config, lambda: context_of(job))
     if not handler.is_async:
         return called_sync(handler, given, job.max_output_bytes)
     try:
@@ -100,6 +104,13 @@ def answer(request: Load | Job, handlers: dict[str, Handler], runner: asyncio.Ru
     except Exception as error:
         return failed("error", f"its own process cannot load it: {readable(error)}", type=type(error).__name__)
     return Outcome()
+
+
+def prepared(request: Load) -> Redactor:
+    """Log as the parent does; and redact as it does, for it would not know a secret again that is shortened here."""
+    logs.configure(request.log_level)
+    logs.hide(request.confidential)
+    return Redactor(request.confidential)
 
 
 def listen(connection: socket.socket, requests: queue.SimpleQueue[Load | Job]) -> None:
@@ -123,9 +134,14 @@ def main(descriptor: int) -> None:
     requests: queue.SimpleQueue[Load | Job] = queue.SimpleQueue()
     threading.Thread(target=listen, args=(connection, requests), name="headrace-lifeline", daemon=True).start()
     handlers: dict[str, Handler] = {}
+    redactor = Redactor()
     with asyncio.Runner() as runner:
         while True:
-            connection.sendall(frame(answer(requests.get(), handlers, runner)))
+            request = requests.get()
+            if isinstance(request, Load):
+                redactor = prepared(request)
+            limit = request.max_output_bytes if isinstance(request, Job) else 0
+            connection.sendall(frame(storable(answer(request, handlers, runner), redactor, limit)))
 
 
 if __name__ == "__main__":

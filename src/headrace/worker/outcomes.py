@@ -1,7 +1,8 @@
 """The steps of an attempt that are the same wherever the handler runs: on the loop, in a thread, in another process.
 
-A config is checked, a value becomes an output, an error becomes a failure. What leaves here can always be stored: an
-output is JSON within its limit, and a failure's text is short and valid. Which errors are worth another attempt:
+A config is checked, a value becomes an output, an error becomes a failure. What passed `storable` can always be stored:
+an output is JSON within its limit, a failure's text is short and valid, and neither has a secret in it. Which errors
+are worth another attempt:
 
     Retry                                                       yes, after `after` seconds if it says so
     Fatal                                                       no
@@ -19,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -27,6 +29,7 @@ from pydantic import ValidationError
 from headrace.errors import BadValue, Fatal, Retry
 from headrace.model import payload
 from headrace.model.messages import Failure, Outcome
+from headrace.redaction import Redactor
 from headrace.worker.registry import Context, Handler
 
 MAX_MESSAGE = 2000
@@ -58,8 +61,8 @@ def checked_config(handler: Handler, config: bytes | memoryview) -> Any:
         raise BadValue(f"{type(error).__name__}: {error}") from error
 
 
-def arguments(handler: Handler, config: Any, context: Context) -> tuple[Any, ...]:
-    return (config, context) if handler.takes_context else (config,)
+def arguments(handler: Handler, config: Any, context: Callable[[], Context]) -> tuple[Any, ...]:
+    return (config, context()) if handler.takes_context else (config,)
 
 
 async def called(handler: Handler, given: tuple[Any, ...], max_output_bytes: int) -> Outcome:
@@ -91,7 +94,7 @@ def succeeded(value: object, max_output_bytes: int) -> Outcome:
 
 
 def failed(code: str, message: str, *, type: str = "", retryable: bool = False) -> Outcome:  # noqa: A002
-    return Outcome(failure=Failure(code=code, message=storable(message), type=type, retryable=retryable))
+    return Outcome(failure=Failure(code=code, message=message, type=type, retryable=retryable))
 
 
 def raised(error: BaseException) -> Outcome:
@@ -100,8 +103,8 @@ def raised(error: BaseException) -> Outcome:
     return Outcome(
         failure=Failure(
             code=decisive.code if isinstance(decisive, Retry | Fatal) else "error",
-            message=storable(readable(error)),
-            type=storable(type(error).__name__),
+            message=readable(error),
+            type=type(error).__name__,
             retryable=_is_retryable(decisive),
             after_seconds=getattr(decisive, "after", None) if isinstance(decisive, Retry) else None,
         )
@@ -134,8 +137,21 @@ def readable(error: BaseException) -> str:
         return f"{type(error).__name__} (its text cannot be made)"
 
 
-def storable(text: str) -> str:
-    """Short, and without what JSON or a database would refuse."""
+def storable(outcome: Outcome, redactor: Redactor, max_output_bytes: int) -> Outcome:
+    """The outcome as it may leave the worker. Secrets go before texts are shortened: half of one would not be found."""
+    output, failure = outcome.output, outcome.failure
+    if failure is not None:
+        message, kind = (_short(redactor.text(text)) for text in (failure.message, failure.type))
+        return Outcome(failure=msgspec.structs.replace(failure, message=message, type=kind))
+    if output is None or (redacted := redactor.json(output)) is output:
+        return outcome
+    if len(redacted) > len(output) and len(redacted.encode()) > max_output_bytes:  # a mark is longer than four digits
+        return failed("bad_output", "without its secrets the output is larger than allowed", type="BadValue")
+    return Outcome(output=redacted)
+
+
+def _short(text: str) -> str:
+    """Not longer than a message may be, and without what JSON or a database would refuse."""
     if len(text) > MAX_MESSAGE:
         text = text[: MAX_MESSAGE - 1] + "…"
     return _UNSTORABLE.sub("\ufffd", text)

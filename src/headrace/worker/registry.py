@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import ModuleType, SimpleNamespace
-from typing import Any, Literal, TypeVar, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_origin, get_type_hints
 
 import structlog
 from pydantic import BaseModel
@@ -24,6 +24,10 @@ from pydantic.errors import PydanticInvalidForJsonSchema, PydanticUserError
 
 from headrace.errors import HandlerNotFound, HeadraceError
 from headrace.model.definition import HANDLER_NAME
+from headrace.settings import Settings
+
+if TYPE_CHECKING:
+    from headrace.worker.handlers import Builtins
 
 Isolation = Literal["process"] | None
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -85,14 +89,16 @@ def handler(name: str, *, isolation: Isolation = None) -> Callable[[Function], F
 class Registry:
     def __init__(self) -> None:
         self._handlers: dict[str, Handler] = {}
+        self._builtins: Builtins | None = None
 
     @classmethod
-    def load(cls, modules: Sequence[str] = ()) -> Registry:
+    def load(cls, modules: Sequence[str] = (), settings: Settings | None = None) -> Registry:
         """The builtin handlers, those of the modules, and those of installed packages."""
         registry = cls()
+        registry._add_builtins(settings or Settings())
         if os.getcwd() not in sys.path and "" not in sys.path:
             sys.path.insert(0, os.getcwd())  # as `python -m` does
-        for module in (BUILTIN, *modules):
+        for module in modules:
             registry.add_module(module)
         for entry in importlib.metadata.entry_points(group=GROUP):
             try:
@@ -100,6 +106,11 @@ class Registry:
             except HeadraceError as error:
                 log.warning("handlers of an installed package left out", entry_point=entry.name, error=str(error))
         return registry
+
+    async def aclose(self) -> None:
+        """Close the connections that the builtin handlers hold. They open new ones when they are called again."""
+        if self._builtins is not None:
+            await self._builtins.aclose()
 
     def add_module(self, name: str) -> None:
         """All or none of a module's handlers."""
@@ -111,10 +122,11 @@ class Registry:
         for each in found:
             self._handlers[each.name] = each
 
-    def add(self, function: Callable[..., Any]) -> Handler:
-        """Add one marked function."""
+    def add(self, function: Callable[..., Any], *, replace: bool = False) -> Handler:
+        """Add one marked function. With `replace` it may take the name of another one, as doubles in tests do."""
         added = describe(function)
-        self._check_conflict(added)
+        if not replace:
+            self._check_conflict(added)
         self._handlers[added.name] = added
         return added
 
@@ -133,6 +145,13 @@ class Registry:
 
     def __contains__(self, name: object) -> bool:
         return name in self._handlers
+
+    def _add_builtins(self, settings: Settings) -> None:
+        from headrace.worker.handlers import Builtins
+
+        self._builtins = Builtins(settings)
+        for function in self._builtins.functions:
+            self.add(function)
 
     def _check_conflict(self, new: Handler) -> None:
         old = self._handlers.get(new.name)

@@ -19,6 +19,7 @@ import structlog
 from headrace.errors import StoreUnavailable
 from headrace.hot.store import HotStore
 from headrace.model.messages import Outcome, Report, Task, Token
+from headrace.redaction import SHORTEST, is_redactable
 from headrace.settings import Settings
 from headrace.worker.attempt import Attempts
 from headrace.worker.heartbeat import Heartbeat
@@ -50,6 +51,7 @@ class Worker:
         self.stale_reports = 0
         self._store = store
         self._settings = settings
+        self._registry = registry
         self._handlers = registry.names
         self._slots = Slots(settings.worker_concurrency)
         self._attempts = Attempts(
@@ -57,6 +59,8 @@ class Worker:
             concurrency=settings.worker_concurrency,
             max_output_bytes=settings.max_output_bytes,
             on_linger=lambda change: self._slots.give_back(-change),
+            secrets={name: value.get_secret_value() for name, value in settings.secrets.items()},
+            confidential=settings.confidential,
         )
         self._running: dict[Token, Running] = {}
         self._reports: list[list[Report]] = [[] for _ in range(store.partitions)]
@@ -67,6 +71,7 @@ class Worker:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Works until told to stop, then drains."""
+        self._warn_of_short_secrets()
         heartbeat = self._heartbeat(asyncio.get_running_loop())
         heartbeat.start()
         partitions = range(self._store.partitions)
@@ -87,12 +92,18 @@ class Worker:
         finally:
             await asyncio.to_thread(heartbeat.stop)
             await self._attempts.aclose()
+            await self._registry.aclose()
         await self._sign_off()
 
     @property
     def is_stuck(self) -> bool:
         """Whether handlers go on that were told to stop: the process can only end without them."""
         return self._attempts.is_stuck
+
+    def _warn_of_short_secrets(self) -> None:
+        values = {name: value.get_secret_value() for name, value in self._settings.secrets.items()}
+        if short := [name for name, value in values.items() if value and not is_redactable(value)]:
+            log.warning("secrets are too short to be redacted", names=short, shortest=SHORTEST)
 
     # ---- taking work
 

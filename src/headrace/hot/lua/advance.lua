@@ -1,6 +1,7 @@
 -- advance: applies hints. The caller has decided what a failure means (retry, or final); this is where it takes effect.
 -- Takes   of each hint: its id, execution, epoch, run, node, attempt, verdict, body, delay in ms, flag, offset, total,
---         quiet, number of names, and then so many pairs of a node's name and its number of parents
+--         quiet, number of names, and then of each of these nodes: name, number of parents, handler, and which
+--         argument is its task, or 0. The tasks are further arguments.
 --   verdict 'S' start of a run        names: nodes that may be ready
 --           'C' the attempt succeeded body: output; names: children
 --           'T' try again after delay body: the failure; flag: the lease was lost (counted apart)
@@ -13,46 +14,52 @@
 --         first slice (only that one brings the body); children are counted only from the cursor in the node's record,
 --         which moves with the counts, so a replay goes on where it stopped; nothing is counted or skipped once the
 --         execution is not RUNNING. A child with one parent needs no count: that it is within the cursor is enough.
+-- Effect  besides: a node that is ready, has its task with it and was never tried is dispatched in the same step, exactly
+--         as `dispatch` would right after (push.lua). It is not answered, for nothing is left to do with it.
 -- Answers one flat list, of each hint: acknowledged, number of nodes, and so many pairs of a position in the slice and
 --         that node's attempt so far. The nodes are those that are ready AND still PENDING (S, C); or those that are
 --         skipped on behalf of this failed node (T, F, K), which a skipped node's record remembers as its worker, so
 --         that of many failures above a node one alone goes on below it. On every replay the answer is the same, or
 --         what is left of it. A hint is acknowledged here only when nothing is left to do with it.
 
--- The packed records of nodes that this call has not read yet, by name.
-local function read_packed(X, items, first, count)
-  local names, found = {}, {}
-  for i = first, first + 2 * count - 2, 2 do
-    if not X.nodes[items[i]] then names[#names + 1] = items[i] end
-  end
-  if #names == 1 then
-    found[names[1]] = redis.call('HGET', X.key, names[1])
-  elseif #names > 1 then
-    local records = redis.call('HMGET', X.key, unpack(names))
-    for i, name in ipairs(names) do found[name] = records[i] end
-  end
-  return found
+-- The packed records of the nodes with these names, in their order.
+local function read_packed(X, names)
+  if #names == 0 then return names end
+  return call('HMGET', X.key, unpack(names))
 end
 
 -- `counted`: how many of the slice were counted before this call; -1 when nothing is to be counted.
-local function answer_ready(X, items, first, count, counted, replies)
-  local found = 0
-  local packed = read_packed(X, items, first, count)
+local function answer_ready(P, X, items, first, count, counted, replies, args)
+  local names, positions = {}, {}
   for i = 1, count do
-    local name, parents = items[first + 2 * i - 2], items[first + 2 * i - 1]
+    local at = first + 4 * i - 4
+    local name, parents = items[at], items[at + 1]
     local done = parents
     if counted >= 0 and parents > 1 then
-      done = i > counted and redis.call('HINCRBY', X.key, 'd:' .. name, 1)
-             or tonumber(redis.call('HGET', X.key, 'd:' .. name) or 0)
+      done = i > counted and call('HINCRBY', X.key, 'd:' .. name, 1)
+             or tonumber(call('HGET', X.key, 'd:' .. name) or 0)
     elseif counted < 0 and parents > 0 then
-      done = tonumber(redis.call('HGET', X.key, 'd:' .. name) or 0)
+      done = tonumber(call('HGET', X.key, 'd:' .. name) or 0)
     end
     if done == parents then
-      local nd = X.nodes[name] or packed[name] and unpack_node(packed[name])
-      if not nd or nd[STATE] == NODE.PENDING then
+      names[#names + 1] = name
+      positions[#names] = i
+    end
+  end
+  local packed, found = read_packed(X, names), 0
+  for i = 1, #names do
+    local name, position = names[i], positions[i]
+    local nd = X.nodes[name] or unpack_node(packed[i])
+    if nd[STATE] == NODE.PENDING then
+      local at = first + 4 * position - 4
+      local task = items[at + 3]
+      if task > 0 and nd[ATTEMPT] == 0 then
+        X.nodes[name] = nd
+        queue_node(P, X, name, nd, items[at + 2], args[task])
+      else
         found = found + 1
-        replies[#replies + 1] = i
-        replies[#replies + 1] = nd and nd[ATTEMPT] or 0
+        replies[#replies + 1] = position
+        replies[#replies + 1] = nd[ATTEMPT]
       end
     end
   end
@@ -60,11 +67,12 @@ local function answer_ready(X, items, first, count, counted, replies)
 end
 
 local function answer_skipped(P, X, owner, items, first, count, replies)
-  local found = 0
-  local packed = read_packed(X, items, first, count)
+  local found, names = 0, {}
+  for i = 1, count do names[i] = items[first + 4 * i - 4] end
+  local packed = read_packed(X, names)
   for i = 1, count do
-    local name = items[first + 2 * i - 2]
-    local nd = X.nodes[name] or unpack_node(packed[name])
+    local name = names[i]
+    local nd = X.nodes[name] or unpack_node(packed[i])
     if nd[STATE] == NODE.PENDING then
       X.nodes[name] = nd
       move(nd, NODE.SKIPPED)
@@ -102,7 +110,7 @@ local function apply(P, X, name, nd, verdict, body, delay_ms, lease_lost, total)
     local counter = lease_lost and LOST or RETRIES
     nd[counter] = nd[counter] + 1
     set_timer(P, P.now + delay_ms, timer('T', X, name, nd[ATTEMPT]))
-    record(P, X, name, nd, string.format('%.0f ', P.now + delay_ms) .. body)
+    record(P, X, name, nd, format('%.0f ', P.now + delay_ms) .. body)
     return
   end
   move(nd, NODE.FAILED)
@@ -113,7 +121,7 @@ local function apply(P, X, name, nd, verdict, body, delay_ms, lease_lost, total)
 end
 
 -- What is left to do with a hint of an attempt: -> nodes answered, whether that was all
-local function follow(P, X, items, at, first, count, replies)
+local function follow(P, X, items, at, first, count, replies, args)
   local name, verdict, offset, total = items[at + 4], items[at + 6], items[at + 10], items[at + 11]
   local nd = read_node(X, name)
   if nd[ATTEMPT] ~= items[at + 5] then return 0, true end
@@ -129,7 +137,7 @@ local function follow(P, X, items, at, first, count, replies)
     if cursor < offset then
       over = false                                                         -- a slice that left some out: not counted
     else
-      found = answer_ready(X, items, first, count, cursor - offset, replies)
+      found = answer_ready(P, X, items, first, count, cursor - offset, replies, args)
       if cursor < offset + count then nd[CURSOR], changed = offset + count, true end
     end
   elseif X.status == EXECUTION.RUNNING and nd[STATE] == NODE.FAILED then
@@ -142,11 +150,11 @@ end
 
 local function advance(keys, args)
   local P = open_partition(keys)
-  local items = cmsgpack.unpack(args[1])
+  local items = from_msgpack(args[1])
   local at = 1
   while at <= #items do
     load(P, items[at + 1], false, items[at + 4])
-    at = at + 14 + 2 * items[at + 13]
+    at = at + 14 + 4 * items[at + 13]
   end
   local replies, acknowledged = {}, {}
   at = 1
@@ -160,18 +168,18 @@ local function advance(keys, args)
       over = false
     elseif X and verdict == 'S' then
       if X.status == EXECUTION.RUNNING then
-        found = answer_ready(X, items, first, count, -1, replies)
+        found = answer_ready(P, X, items, first, count, -1, replies, args)
         over = items[at + 10] + count >= items[at + 11]
       end
     elseif X then
-      found, over = follow(P, X, items, at, first, count, replies)
+      found, over = follow(P, X, items, at, first, count, replies, args)
     end
     over = over and found == 0 and items[at + 12]
     replies[reply + 1], replies[reply + 2] = over and 1 or 0, found
     if over then acknowledged[#acknowledged + 1] = items[at] end
-    at = first + 2 * count
+    at = first + 4 * count
   end
   flush(P)
   acknowledge(P, acknowledged)
-  return cmsgpack.pack(replies)
+  return to_msgpack(replies)
 end

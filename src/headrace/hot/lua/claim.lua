@@ -7,17 +7,18 @@
 -- Answers {the claimed tasks as one MessagePack list, how many entries were read}.
 local function claim(keys, args)
   local P = open_partition(keys)
-  local worker, slots, lease_ms = unpack(cmsgpack.unpack(args[1]))
+  local worker, slots, lease_ms = unpack(from_msgpack(args[1]))
   local handlers = #keys - #DECLARED
-  slots = math.min(slots, 1000)                                            -- what one event and one reply can hold
+  slots = min(slots, 1000)                                            -- what one event and one reply can hold
   local entries, last = {}, {}
   local function take(stream, count)
-    local got = redis.call('XRANGE', stream, last[stream] and '(' .. last[stream] or '-', '+', 'COUNT', count)
-    for _, entry in ipairs(got) do
-      entries[#entries + 1] = stream
-      entries[#entries + 1] = entry[2]
-      last[stream] = entry[1]
+    local got = call('XRANGE', stream, last[stream] and '(' .. last[stream] or '-', '+', 'COUNT', count)
+    for i = 1, #got do
+      local fields, at = got[i][2], #entries                               -- '@', token, 'm', message
+      entries[at + 1], entries[at + 2], entries[at + 3] = stream, fields[2], fields[4]
+      entries[at + 4], entries[at + 5], entries[at + 6], entries[at + 7], entries[at + 8] = match(fields[2], TOKEN)
     end
+    if #got > 0 then last[stream] = got[#got][1] end
     slots = slots - #got
     return #got
   end
@@ -30,21 +31,17 @@ local function claim(keys, args)
   for _, stream in ipairs(more) do
     if slots > 0 then take(stream, slots) end
   end
-  for i = 2, #entries, 2 do
-    local fields = entries[i]                                              -- '@', token, 'm', message
-    fields[5], fields[6], fields[7], fields[8], fields[9] = string.match(fields[2], TOKEN)
-    load(P, fields[5], true, fields[8])
-  end
+  for i = 1, #entries, 8 do load(P, entries[i + 3], true, entries[i + 6]) end
 
   for stream, id in pairs(last) do
-    local ms, seq = string.match(id, '^(%d+)-(%d+)$')
-    redis.call('XTRIM', stream, 'MINID', '=', ms .. '-' .. string.format('%.0f', seq + 1))
+    local ms, seq = match(id, '^(%d+)-(%d+)$')
+    call('XTRIM', stream, 'MINID', '=', ms .. '-' .. format('%.0f', seq + 1))
   end
   local claimed = {}
-  for i = 1, #entries, 2 do
-    local _, task, _, message, id, epoch, run, name, attempt = unpack(entries[i + 1], 1, 9)
+  for i = 1, #entries, 8 do
+    local stream, task, message, id, epoch, run, name, attempt = unpack(entries, i, i + 7)
     if load(P, id, true) == nil then
-      redis.call('XADD', entries[i], '*', '@', task, 'm', message)
+      call('XADD', stream, '*', '@', task, 'm', message)
     else
       local X = mine(P, id, epoch, tonumber(run))
       local nd = X and X.status == EXECUTION.RUNNING and read_node(X, name)
@@ -61,7 +58,7 @@ local function claim(keys, args)
   end
   flush(P)
   local count = #claimed
-  local header = string.char(0xdd, math.floor(count / 16777216) % 256, math.floor(count / 65536) % 256,
-                             math.floor(count / 256) % 256, count % 256)
-  return {header .. table.concat(claimed), #entries / 2}
+  local header = string.char(0xdd, floor(count / 16777216) % 256, floor(count / 65536) % 256,
+                             floor(count / 256) % 256, count % 256)
+  return {header .. table.concat(claimed), #entries / 8}
 end

@@ -9,7 +9,7 @@
 -- Answers how many nodes were taken.
 local function dispatch(keys, args)
   local P = open_partition(keys)
-  local items, hints = cmsgpack.unpack(args[1]), cmsgpack.unpack(args[2])
+  local items, hints = from_msgpack(args[1]), from_msgpack(args[2])
   load_all(P, items, 8, 1, 3)
   local taken, message = 0, 2
   for i = 1, #items, 8 do
@@ -20,20 +20,17 @@ local function dispatch(keys, args)
       local nd = read_node(X, name)
       local waits = nd[STATE] == NODE.PENDING or nd[STATE] == NODE.RETRYING
       if waits and nd[ATTEMPT] + 1 == attempt
-         and (parents < 2 or tonumber(redis.call('HGET', X.key, 'd:' .. name) or 0) == parents) then
+         and (parents < 2 or tonumber(call('HGET', X.key, 'd:' .. name) or 0) == parents) then
         taken = taken + 1
-        local failed = items[i + 7]
         if nd[STATE] == NODE.RETRYING then stop_timer(P, timer('T', X, name, nd[ATTEMPT])) end
-        move(nd, failed and NODE.REPORTED or NODE.QUEUED)
-        nd[ATTEMPT], nd[QUEUED_AT], nd[STARTED_AT], nd[FINISHED_AT], nd[WORKER], nd[ERROR] = attempt, P.now, 0, 0, '', ''
-        write_node(P, X, name)
-        if failed then
-          nd[FINISHED_AT] = P.now
-          X.busy = X.busy + 1
-          queue_hint(P, X, name, attempt, nd[RETRIES], nd[LOST], args[message])
+        if items[i + 7] then
+          move(nd, NODE.REPORTED)
+          nd[ATTEMPT], nd[QUEUED_AT], nd[STARTED_AT], nd[FINISHED_AT], nd[WORKER], nd[ERROR] = attempt, P.now, 0, P.now, '', ''
+          write_node(P, X, name)
+          count_under_way(P, X)
+          queue_hint(P, X, token(X, name, attempt), nd[RETRIES], nd[LOST], args[message])
         else
-          queue_task(P, X, name, attempt, items[i + 6], args[message])
-          record(P, X, name, nd)
+          queue_node(P, X, name, nd, items[i + 6], args[message])
         end
       end
     end

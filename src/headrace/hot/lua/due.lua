@@ -14,17 +14,17 @@ local AHEAD_MS = 5000
 
 -- Until when leases that run out are given more time.
 local function grace_until(P, lease_ms)
-  local seen, grace = unpack(redis.call('HMGET', P.meta, 'due', 'grace'))
-  redis.call('HSET', P.meta, 'due', P.now)
+  local seen, grace = unpack(call('HMGET', P.meta, 'due', 'grace'))
+  call('HSET', P.meta, 'due', P.now)
   if seen and P.now - tonumber(seen) > lease_ms then
-    redis.call('HSET', P.meta, 'grace', P.now + lease_ms)
+    call('HSET', P.meta, 'grace', P.now + lease_ms)
     return P.now + lease_ms
   end
   return tonumber(grace or 0)
 end
 
 local function due_one(P, member, grace, retries)
-  local kind, id, epoch, run, name, attempt = string.match(member, '^(%u)|([^|]*)|([^|]*)|(%d+)|([^|]*)|(%d+)$')
+  local kind, id, epoch, run, name, attempt = match(member, '^(%u)|([^|]*)|([^|]*)|(%d+)|([^|]*)|(%d+)$')
   if load(P, id, true) == nil then return set_timer(P, P.now + AHEAD_MS, member) end
   attempt = tonumber(attempt)
   local X = mine_alive(P, id, epoch, tonumber(run))
@@ -42,7 +42,7 @@ local function due_one(P, member, grace, retries)
     move(nd, NODE.REPORTED)
     nd[FINISHED_AT] = P.now
     write_node(P, X, name)
-    queue_hint(P, X, name, attempt, nd[RETRIES], nd[LOST], LOST_OUTCOME)
+    queue_hint(P, X, sub(member, 3), nd[RETRIES], nd[LOST], LOST_OUTCOME)
   elseif kind == 'X' and running then
     finish(P, X, EXECUTION.FAILED, LATE)
   end
@@ -50,11 +50,11 @@ end
 
 local function due(keys, args)
   local P = open_partition(keys)
-  local most, lease_ms = unpack(cmsgpack.unpack(args[1]))
+  local most, lease_ms = unpack(from_msgpack(args[1]))
   local grace = grace_until(P, lease_ms)
-  local members = redis.call('ZRANGE', P.timers, '-inf', P.now, 'BYSCORE', 'LIMIT', 0, most)
+  local members = call('ZRANGE', P.timers, '-inf', P.now, 'BYSCORE', 'LIMIT', 0, most)
   local retries = {}
   for _, member in ipairs(members) do due_one(P, member, grace, retries) end
   flush(P)
-  return cmsgpack.pack({retries, #members == most})
+  return to_msgpack({retries, #members == most})
 end

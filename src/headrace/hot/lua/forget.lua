@@ -4,7 +4,7 @@
 -- Answers the positions (from 1) of those that are gone.
 local function forget(keys, args)
   local P = open_partition(keys)
-  local items = cmsgpack.unpack(args[1])
+  local items = from_msgpack(args[1])
   load_all(P, items, 3, 2)
   local gone = {}
   for i = 2, #items, 3 do

@@ -5,9 +5,9 @@
 local function leave(keys, args)
   local P = open_partition(keys)
   local left = 0
-  for _, consumer in ipairs(cmsgpack.unpack(args[1])) do
-    if #redis.call('XPENDING', P.results, RESULTS_GROUP, '-', '+', 1, consumer) == 0 then
-      redis.call('XGROUP', 'DELCONSUMER', P.results, RESULTS_GROUP, consumer)
+  for _, consumer in ipairs(from_msgpack(args[1])) do
+    if #call('XPENDING', P.results, RESULTS_GROUP, '-', '+', 1, consumer) == 0 then
+      call('XGROUP', 'DELCONSUMER', P.results, RESULTS_GROUP, consumer)
       left = left + 1
     end
   end

@@ -18,15 +18,33 @@ local EXECUTION_RECORD = '<c1c1c1c1IIIIIsss'
 local NODE_RECORD = '<c1IIIIddds'
 local STATE, ATTEMPT, RETRIES, LOST, CURSOR, QUEUED_AT, STARTED_AT, FINISHED_AT, WORKER, ERROR = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 
+-- What the server offers, as locals: a global is looked up by name each time. It is there only once a function runs.
+local call, from_msgpack, to_msgpack, struct_pack, struct_unpack, match, sub, format, floor, min
+
+-- Numbers as text, the small ones from a table: Lua's own way is slow.
+local TEXT = {}
+
+local function text(number)
+  return TEXT[number] or format('%.0f', number)
+end
+
 local TOKEN = '^([^|]*)|([^|]*)|(%d+)|([^|]*)|(%d+)$'
 
+local function learn()
+  call, from_msgpack, to_msgpack, struct_pack, struct_unpack =
+    redis.call, cmsgpack.unpack, cmsgpack.pack, struct.pack, struct.unpack
+  match, sub, format, floor, min = string.match, string.sub, string.format, math.floor, math.min
+  for i = 0, 999 do TEXT[i] = format('%d', i) end
+end
+
 local function open_partition(keys)
+  if not call then learn() end
   local P = {executions = {}, order = {}, queued = {}, stopped = {}, set = {}}
   for i, name in ipairs(DECLARED) do P[name] = keys[i] end
-  P.prefix = string.sub(keys[1], 1, -5)                                    -- "...meta" without "meta"
-  local t = redis.call('TIME')
-  P.now = t[1] * 1000 + math.floor(t[2] / 1000)
-  P.now_text = string.format('%.0f', P.now)
+  P.prefix = sub(keys[1], 1, -5)                                           -- "...meta" without "meta"
+  local t = call('TIME')
+  P.now = t[1] * 1000 + floor(t[2] / 1000)
+  P.now_text = text(P.now)
   return P
 end
 
@@ -40,13 +58,13 @@ end
 
 local function unpack_node(raw)
   if not raw then return {NODE.PENDING, 0, 0, 0, 0, 0, 0, 0, '', ''} end
-  local nd = {struct.unpack(NODE_RECORD, raw)}
-  nd[ERROR] = string.sub(raw, nd[ERROR])                                   -- unpack ends with the position behind it
+  local nd = {struct_unpack(NODE_RECORD, raw)}
+  nd[ERROR] = sub(raw, nd[ERROR])                                   -- unpack ends with the position behind it
   return nd
 end
 
 local function pack_node(nd)
-  return struct.pack(NODE_RECORD, nd[STATE], nd[ATTEMPT], nd[RETRIES], nd[LOST], nd[CURSOR], nd[QUEUED_AT], nd[STARTED_AT],
+  return struct_pack(NODE_RECORD, nd[STATE], nd[ATTEMPT], nd[RETRIES], nd[LOST], nd[CURSOR], nd[QUEUED_AT], nd[STARTED_AT],
                      nd[FINISHED_AT], nd[WORKER]) .. nd[ERROR]
 end
 
@@ -57,21 +75,21 @@ local function load(P, id, lenient, name)
   if X ~= nil then return X end
   local key, raw, node = execution_key(P, id), nil, nil
   if name then
-    local both = redis.call('HMGET', key, '@m', name)
+    local both = call('HMGET', key, '@m', name)
     raw, node = both[1], both[2]
   else
-    raw = redis.call('HGET', key, '@m')
+    raw = call('HGET', key, '@m')
   end
   if not raw then P.executions[id] = false return false end
   local format, status, mode, deadline, run, left, busy, failed, seq, epoch, last, definition =
-    struct.unpack(EXECUTION_RECORD, raw)
+    struct_unpack(EXECUTION_RECORD, raw)
   if format ~= FORMAT then
     if lenient then return nil end
     refuse_format(id, format)
   end
   X = {id = id, key = key, status = status, mode = mode, deadline = deadline, run = run, left = left, busy = busy,
-       failed = failed, seq = seq, epoch = epoch, last = last, definition = definition, packed = raw,
-       nodes = {}, changes = false, fields = false, moved = false, ended = false, opened = false, error = false}
+       failed = failed, seq = seq, epoch = epoch, last = last, definition = definition, nodes = {}, fields = false,
+       changes = false}                                                    -- 16 fields; more would double the table
   if name then X.nodes[name] = unpack_node(node) end
   P.executions[id] = X
   return X
@@ -96,7 +114,7 @@ end
 
 local function touch(P, X)
   if not X.fields then
-    X.fields, X.moved, X.changes = {}, {}, {'@', ''}
+    X.fields, X.changes = {}, {'@', ''}
     P.order[#P.order + 1] = X
   end
 end
@@ -104,23 +122,22 @@ end
 local function read_node(X, name)
   local nd = X.nodes[name]
   if not nd then
-    nd = unpack_node(redis.call('HGET', X.key, name))
+    nd = unpack_node(call('HGET', X.key, name))
     X.nodes[name] = nd
   end
   return nd
 end
 
--- What `flush` is to write: a node, or a field of the execution's hash.
-local function write_node(P, X, name)
-  touch(P, X)
-  if not X.moved[name] then X.moved[name] = true; X.moved[#X.moved + 1] = name end
-end
-
+-- What `flush` is to write: a field of the execution's hash, or a node as it is now (the last one counts).
 local function write_field(P, X, field, value)
   touch(P, X)
   local fields = X.fields
-  fields[#fields + 1] = field
-  fields[#fields + 1] = value
+  local count = #fields
+  fields[count + 1], fields[count + 2] = field, value
+end
+
+local function write_node(P, X, name)
+  write_field(P, X, name, pack_node(X.nodes[name]))
 end
 
 local function move(nd, to)
@@ -132,12 +149,12 @@ end
 local function record(P, X, name, nd, more)
   touch(P, X)
   local changes = X.changes
-  changes[#changes + 1] = name
-  changes[#changes + 1] = nd[STATE] .. nd[ATTEMPT] .. ' ' .. (more or '')
+  local count = #changes
+  changes[count + 1], changes[count + 2] = name, nd[STATE] .. text(nd[ATTEMPT]) .. ' ' .. (more or '')
 end
 
 local function token(X, name, attempt)
-  return X.id .. '|' .. X.epoch .. '|' .. X.run .. '|' .. name .. '|' .. attempt
+  return X.id .. '|' .. X.epoch .. '|' .. text(X.run) .. '|' .. name .. '|' .. text(attempt)
 end
 
 local function timer(kind, X, name, attempt)
@@ -157,87 +174,96 @@ end
 
 local function finish(P, X, to, err)
   if not EXECUTION_MOVES[X.status][to] then error({err = 'TRANSITION of an execution ' .. X.status .. ' to ' .. to}) end
-  touch(P, X)
-  X.status, X.ended, X.error = to, to, X.error or err
+  X.status, X.news, X.error = to, to, X.error or err
+  write_field(P, X, '@finished', P.now_text)
   if X.deadline == 'd' then stop_timer(P, timer('X', X, '', 0)) end
 end
 
 local function pack_execution(X)
-  return struct.pack(EXECUTION_RECORD, FORMAT, X.status, X.mode, X.deadline, X.run, X.left, X.busy, X.failed, X.seq,
+  return struct_pack(EXECUTION_RECORD, FORMAT, X.status, X.mode, X.deadline, X.run, X.left, X.busy, X.failed, X.seq,
                      X.epoch, X.last, X.definition)
 end
 
 -- One entry of the outbox: of each execution '@', its header, and then pairs of a node and its change.
 local function write_events(P, entry, whose)
-  local id = redis.call('XADD', P.events, '*', unpack(entry))
-  for _, X in ipairs(whose) do X.last = id end
+  local id = call('XADD', P.events, '*', unpack(entry))
+  for i = 1, #whose do
+    local X = whose[i]
+    X.last = id
+    write_field(P, X, '@m', pack_execution(X))
+  end
 end
 
 local function flush_events(P)
-  local entry, whose = {}, {}
-  for _, X in ipairs(P.order) do
+  local entry, whose, size = {}, {}, 0
+  for i = 1, #P.order do
+    local X = P.order[i]
     local changes = X.changes
-    if #changes > 2 or X.ended or X.opened then
-      if #entry > 0 and #entry + #changes > 4000 then
+    local count = #changes
+    if count > 2 or X.news then
+      if size > 0 and size + count > 4000 then
         write_events(P, entry, whose)
-        entry, whose = {}, {}
+        entry, whose, size = {}, {}, 0
       end
       X.seq = X.seq + 1
-      changes[2] = X.id .. '|' .. X.epoch .. '|' .. X.run .. '|' .. X.seq .. '|' .. X.last .. '|' .. P.now_text .. '|' ..
-                   (X.ended or X.opened or '') .. '|' .. (X.error or '')
-      for _, part in ipairs(changes) do entry[#entry + 1] = part end
+      changes[2] = X.id .. '|' .. X.epoch .. '|' .. text(X.run) .. '|' .. text(X.seq) .. '|' .. X.last .. '|' .. P.now_text .. '|' ..
+                   (X.news or '') .. '|' .. (X.error or '')
+      for part = 1, count do entry[size + part] = changes[part] end
+      size = size + count
       whose[#whose + 1] = X
     end
   end
-  if #entry > 0 then write_events(P, entry, whose) end
+  if size > 0 then write_events(P, entry, whose) end
 end
 
 local function flush_execution(P, X)
   local fields = X.fields
-  local packed = pack_execution(X)
-  if packed ~= X.packed then
-    fields[#fields + 1] = '@m'
-    fields[#fields + 1] = packed
-  end
-  for _, name in ipairs(X.moved) do
-    fields[#fields + 1] = name
-    fields[#fields + 1] = pack_node(X.nodes[name])
-  end
-  if X.ended then
-    fields[#fields + 1] = '@finished'
-    fields[#fields + 1] = P.now
-  end
-  for from = 1, #fields, 4000 do redis.call('HSET', X.key, unpack(fields, from, math.min(from + 3999, #fields))) end
-  if X.error and redis.call('HSETNX', X.key, '@error', X.error) == 1 and X.error_node then
-    redis.call('HSET', X.key, '@error_node', X.error_node)
+  for from = 1, #fields, 4000 do call('HSET', X.key, unpack(fields, from, min(from + 3999, #fields))) end
+  if X.error and call('HSETNX', X.key, '@error', X.error) == 1 and X.error_node then
+    call('HSET', X.key, '@error_node', X.error_node)
   end
 end
 
--- Writes what this call has changed: the events, which give each execution its last event, the executions, the timers.
+-- Writes what this call has changed: the events, which give each execution its last event and with it a new record; the
+-- executions; the timers. Whoever changes an execution's record without an event writes it himself (count_under_way).
 local function flush(P)
   flush_events(P)
-  for _, X in ipairs(P.order) do flush_execution(P, X) end
+  for i = 1, #P.order do flush_execution(P, P.order[i]) end
   for from = 1, #P.stopped, 4000 do
-    redis.call('ZREM', P.timers, unpack(P.stopped, from, math.min(from + 3999, #P.stopped)))
+    call('ZREM', P.timers, unpack(P.stopped, from, min(from + 3999, #P.stopped)))
   end
   for from = 1, #P.set, 4000 do
-    redis.call('ZADD', P.timers, unpack(P.set, from, math.min(from + 3999, #P.set)))
+    call('ZADD', P.timers, unpack(P.set, from, min(from + 3999, #P.set)))
   end
+end
+
+-- An attempt that is under way without an event that tells of it.
+local function count_under_way(P, X)
+  X.busy = X.busy + 1
+  write_field(P, X, '@m', pack_execution(X))
 end
 
 -- `message` is what `claim` hands to a worker: a packed Task.
 local function queue_task(P, X, name, attempt, handler, message)
   if not P.queued[handler] then
     P.queued[handler] = true
-    redis.call('SADD', P.queues, handler)
+    call('SADD', P.queues, handler)
   end
-  redis.call('XADD', P.prefix .. 'tasks:' .. handler, '*', '@', token(X, name, attempt), 'm', message)
+  call('XADD', P.prefix .. 'tasks:' .. handler, '*', '@', token(X, name, attempt), 'm', message)
 end
 
--- A hint to the orchestrators: the outcome of an attempt, or with an empty node the start of a run.
-local function queue_hint(P, X, name, attempt, retries, lost, outcome)
-  redis.call('XADD', P.results, '*', '@', token(X, name, attempt) .. '|' .. X.definition .. '|' .. retries .. '|' .. lost,
-             'o', outcome)
+-- A node that is PENDING or RETRYING goes to the workers under its next attempt.
+local function queue_node(P, X, name, nd, handler, message)
+  move(nd, NODE.QUEUED)
+  nd[ATTEMPT], nd[QUEUED_AT], nd[STARTED_AT], nd[FINISHED_AT], nd[WORKER], nd[ERROR] = nd[ATTEMPT] + 1, P.now, 0, 0, '', ''
+  write_node(P, X, name)
+  queue_task(P, X, name, nd[ATTEMPT], handler, message)
+  record(P, X, name, nd)
+end
+
+-- A hint to the orchestrators: the outcome of the attempt with this token, or with an empty node the start of a run.
+local function queue_hint(P, X, whose, retries, lost, outcome)
+  call('XADD', P.results, '*', '@', whose .. '|' .. X.definition .. '|' .. text(retries) .. '|' .. text(lost), 'o', outcome)
 end
 
 -- Hints are acknowledged, and the head of the stream that nobody needs any more is cut off: all that was delivered, or
@@ -245,27 +271,27 @@ end
 local function acknowledge(P, hints)
   if #hints == 0 then return end
   for from = 1, #hints, 1000 do
-    redis.call('XACK', P.results, RESULTS_GROUP, unpack(hints, from, math.min(from + 999, #hints)))
+    call('XACK', P.results, RESULTS_GROUP, unpack(hints, from, min(from + 999, #hints)))
   end
   local pending = redis.pcall('XPENDING', P.results, RESULTS_GROUP)
   if pending.err then return end                                           -- the group is gone, and all that was pending
   if pending[2] then
-    redis.call('XTRIM', P.results, 'MINID', '~', pending[2])
+    call('XTRIM', P.results, 'MINID', '~', pending[2])
     return
   end
-  for _, group in ipairs(redis.call('XINFO', 'GROUPS', P.results)) do
+  for _, group in ipairs(call('XINFO', 'GROUPS', P.results)) do
     if group[2] == RESULTS_GROUP then
-      local ms, seq = string.match(group[8], '^(%d+)-(%d+)$')              -- last-delivered-id
-      redis.call('XTRIM', P.results, 'MINID', '=', ms .. '-' .. string.format('%.0f', seq + 1))
+      local ms, seq = match(group[8], '^(%d+)-(%d+)$')              -- last-delivered-id
+      call('XTRIM', P.results, 'MINID', '=', ms .. '-' .. format('%.0f', seq + 1))
     end
   end
 end
 
 -- All of an execution is gone, and it no longer uses its definition, which stays a while for the next one.
 local function drop(P, X, ttl)
-  redis.call('UNLINK', X.key)
-  if redis.call('HINCRBY', P.defs, X.definition, -1) <= 0 then
-    redis.call('HDEL', P.defs, X.definition)
-    redis.call('EXPIRE', P.prefix .. 'def:' .. X.definition, ttl)
+  call('UNLINK', X.key)
+  if call('HINCRBY', P.defs, X.definition, -1) <= 0 then
+    call('HDEL', P.defs, X.definition)
+    call('EXPIRE', P.prefix .. 'def:' .. X.definition, ttl)
   end
 end

@@ -5,14 +5,14 @@
 -- Answers how many nodes were rejected.
 local function reject(keys, args)
   local P = open_partition(keys)
-  local handler, age_ms, most, outcome = unpack(cmsgpack.unpack(args[1]))
+  local handler, age_ms, most, outcome = unpack(from_msgpack(args[1]))
   local stream = P.prefix .. 'tasks:' .. handler
-  local entries = redis.call('XRANGE', stream, '-', string.format('%.0f', P.now - age_ms), 'COUNT', most)
+  local entries = call('XRANGE', stream, '-', format('%.0f', P.now - age_ms), 'COUNT', most)
   local rejected = 0
   for _, entry in ipairs(entries) do
-    local id, epoch, run, name, attempt = string.match(entry[2][2], TOKEN)
+    local id, epoch, run, name, attempt = match(entry[2][2], TOKEN)
     if load(P, id, true) ~= nil then
-      redis.call('XDEL', stream, entry[1])
+      call('XDEL', stream, entry[1])
       local X = mine(P, id, epoch, tonumber(run))
       local nd = X and X.status == EXECUTION.RUNNING and read_node(X, name)
       if nd and nd[STATE] == NODE.QUEUED and nd[ATTEMPT] == tonumber(attempt) then
@@ -20,8 +20,8 @@ local function reject(keys, args)
         move(nd, NODE.REPORTED)
         nd[FINISHED_AT] = P.now
         write_node(P, X, name)
-        X.busy = X.busy + 1
-        queue_hint(P, X, name, nd[ATTEMPT], nd[RETRIES], nd[LOST], outcome)
+        count_under_way(P, X)
+        queue_hint(P, X, entry[2][2], nd[RETRIES], nd[LOST], outcome)
       end
     end
   end

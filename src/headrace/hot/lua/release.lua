@@ -7,7 +7,7 @@
 -- Answers how many were given back.
 local function release(keys, args)
   local P = open_partition(keys)
-  local items = cmsgpack.unpack(args[1])
+  local items = from_msgpack(args[1])
   load_all(P, items, 6, 1, 3)
   local given = 0
   for i = 1, #items, 6 do

@@ -4,7 +4,7 @@
 -- Answers the positions (from 1) of the attempts that no longer fit: the worker stops those handlers.
 local function renew(keys, args)
   local P = open_partition(keys)
-  local items = cmsgpack.unpack(args[1])
+  local items = from_msgpack(args[1])
   load_all(P, items, 5, 4, 3)
   local lost = {}
   for i = 4, #items, 5 do
@@ -17,6 +17,6 @@ local function renew(keys, args)
     end
   end
   flush(P)
-  redis.call('HSET', P.workers, items[1], P.now_text .. '|' .. items[2])
+  call('HSET', P.workers, items[1], P.now_text .. '|' .. items[2])
   return lost
 end

@@ -5,7 +5,7 @@
 -- Answers the positions (from 1) of stale reports.
 local function report(keys, args)
   local P = open_partition(keys)
-  local items = cmsgpack.unpack(args[1])
+  local items = from_msgpack(args[1])
   load_all(P, items, 6, 1, 3)
   local stale = {}
   for i = 1, #items, 6 do
@@ -16,8 +16,9 @@ local function report(keys, args)
       move(nd, NODE.REPORTED)
       nd[FINISHED_AT] = P.now
       write_node(P, X, name)
-      stop_timer(P, timer('L', X, name, attempt))
-      queue_hint(P, X, name, attempt, nd[RETRIES], nd[LOST], items[i + 5])
+      local whose = token(X, name, attempt)
+      stop_timer(P, 'L|' .. whose)
+      queue_hint(P, X, whose, nd[RETRIES], nd[LOST], items[i + 5])
     else
       stale[#stale + 1] = (i + 5) / 6
     end

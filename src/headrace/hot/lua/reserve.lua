@@ -8,7 +8,7 @@
 -- Answers of each 'reserved', 'exists' (not allowed), or 'busy' (not yet: a FAILED run still has attempts under way).
 local function reserve(keys, args)
   local P = open_partition(keys)
-  local items = cmsgpack.unpack(args[1])
+  local items = from_msgpack(args[1])
   local ttl_ms, definition_ttl = items[1], items[2]
   load_all(P, items, 6, 3)
   local answers = {}
@@ -27,13 +27,13 @@ local function reserve(keys, args)
     end
     local key = execution_key(P, id)
     if answer == 'held' then                                               -- a repeated call keeps what was filled since
-      redis.call('PEXPIRE', key, ttl_ms)
+      call('PEXPIRE', key, ttl_ms)
       answer = 'reserved'
     elseif answer == 'reserved' then
-      redis.call('UNLINK', key)
-      redis.call('HSET', key, '@m', pack_execution({status = EXECUTION.OPENING, mode = '-', deadline = '-', run = run, left = 0,
+      call('UNLINK', key)
+      call('HSET', key, '@m', pack_execution({status = EXECUTION.OPENING, mode = '-', deadline = '-', run = run, left = 0,
                                                    busy = 0, failed = 0, seq = 0, epoch = new, last = '', definition = ''}))
-      redis.call('PEXPIRE', key, ttl_ms)
+      call('PEXPIRE', key, ttl_ms)
       P.executions[id] = nil
     end
     answers[#answers + 1] = answer

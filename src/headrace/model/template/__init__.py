@@ -9,26 +9,28 @@ closures that read plain JSON values and pay for everything they do, so that the
     expressions   expressions as closures             filters     filters on text and numbers
     scope         local names and references          collections filters on lists and objects
     paths         following a.b[0]                    predicates  the tests behind `is`
-    builtins      tables of filters and tests
+    builtins      tables of filters and tests         secrets     text that only a worker can complete
 
 What a template means:
 
 - A source that is exactly one `{{ expression }}` keeps the expression's type. Every other one gives text, in which a
   string stands as it is and all else as compact JSON: true, null, 1.5, [1,2], {"a":1}. A source without template
   syntax is text that stands for itself.
-- `${{ x }}` is `{{ x }}`.
+- `${{ x }}` is `{{ x }}`. A dollar sign before a value is written `{{ "$" }}{{ x }}`, or `$${{ x }}`.
 - `{{ node.output }}` is the whole of `node` where that has no key `output`.
 - A missing key, index or root is MissingValue. `default(...)` stands in for anything missing within its operand, and
   `is defined` asks. The first or last element of an empty list is missing too.
 - An inline `if` without `else` gives empty text.
 - Arithmetic is on numbers alone, within 64 bits; `+` also joins two texts or two lists, `~` joins anything as text.
+- `{{ secret.NAME }}` stands for a value that only a worker knows. It may stand alone or within text, and nothing can
+  be done with it: no filter, no operator, no condition. Rendering gives `Sealed` for a text that has any in it.
 - A lone path, `{{ a.b }}`, hands on the very value of the context and pays nothing for it. Whatever else a lone
   expression gives is measured as if it were written as JSON.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from jinja2 import nodes
@@ -37,9 +39,10 @@ from headrace.errors import TemplateError, TemplateLimit
 from headrace.model.template import syntax
 from headrace.model.template.budget import LIMITS, Frame, Limits
 from headrace.model.template.paths import Evaluate, split_path
-from headrace.model.template.statements import Emit, StatementCompiler
+from headrace.model.template.secrets import Sealed, referenced, sealed
+from headrace.model.template.statements import StatementCompiler
 
-__all__ = ["LIMITS", "Limits", "Template", "compile"]
+__all__ = ["LIMITS", "Limits", "Sealed", "Template", "compile"]
 
 
 class Template:
@@ -60,7 +63,10 @@ class Template:
         self._slots = slots
 
     def render(self, context: Mapping[str, Any]) -> Any:
-        """The template's value. MissingValue, TemplateLimit or TemplateError say what went wrong, and where."""
+        """The template's value; Sealed, if it has secrets in it.
+
+        MissingValue, TemplateLimit or TemplateError say what went wrong, and where.
+        """
         try:
             return self._evaluate(Frame(context, self._slots))
         except TemplateError as error:
@@ -79,7 +85,7 @@ def compile(source: str) -> Template:  # noqa: A001  # read as template.compile
     try:
         tree, lone = syntax.parse(source)
         compiler = StatementCompiler()
-        evaluate = _lone(compiler, tree) if lone else _text(compiler.block(tree.body))
+        evaluate = _lone(compiler, tree) if lone else _text(compiler, tree)
     except TemplateError as error:
         raise type(error)(f"{error}, in the template {shortened(source)}") from None
     except RecursionError:
@@ -93,11 +99,14 @@ def shortened(source: str) -> str:
     return line if len(line) <= 120 and len(source) <= 400 else f"{line[:117]}..."
 
 
-def _text(body: Emit) -> Evaluate:
-    def evaluate(frame: Frame) -> str:
+def _text(compiler: StatementCompiler, tree: nodes.Template) -> Evaluate:
+    body = compiler.block(tree.body)
+    finish: Callable[[list[str]], str | Sealed] = sealed if compiler.has_secrets else "".join
+
+    def evaluate(frame: Frame) -> str | Sealed:
         out: list[str] = []
         body(frame, out)
-        return "".join(out)
+        return finish(out)
 
     return evaluate
 
@@ -106,6 +115,8 @@ def _lone(compiler: StatementCompiler, tree: nodes.Template) -> Evaluate:
     """The only expression of the source, with its type."""
     output = tree.body[0]
     assert isinstance(output, nodes.Output)  # noqa: S101  # the tokens said so
+    if referenced(output.nodes[0]) is not None:
+        return _text(compiler, tree)
     evaluate = compiler.expression(output.nodes[0])
     if isinstance(split_path(output.nodes[0])[0], nodes.Name):
         return evaluate

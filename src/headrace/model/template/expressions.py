@@ -29,6 +29,7 @@ from headrace.model.template.paths import (
 )
 from headrace.model.template.predicates import TESTS
 from headrace.model.template.scope import Scope
+from headrace.model.template.secrets import SECRET, refusal
 from headrace.model.template.values import Key, elements, pick
 
 _ARITHMETIC: Final[dict[type[nodes.Expr], tuple[str, Callable[[Any, Any], Any]]]] = {
@@ -74,6 +75,8 @@ class ExpressionCompiler:
         base, keys = split_path(node)
         self.cost += len(keys)
         if isinstance(base, nodes.Name):
+            if base.name == SECRET:
+                raise TemplateSyntaxError(f"line {node.lineno}: {refusal(node)}")
             return self._name_path(base.name, keys)
         value = self._computed(base) if isinstance(base, nodes.Getitem) else self.expression(base)
         return read_within(value, keys) if keys else value

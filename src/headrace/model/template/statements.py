@@ -16,6 +16,7 @@ from headrace.model.template.budget import ABSENT, Frame, describe, to_text
 from headrace.model.template.expressions import ExpressionCompiler
 from headrace.model.template.paths import Evaluate
 from headrace.model.template.scope import Scope
+from headrace.model.template.secrets import SECRET, Reference, referenced
 from headrace.model.template.values import elements
 
 Emit = Callable[[Frame, list[str]], None]
@@ -24,6 +25,11 @@ Store = Callable[[Frame, Any], None]
 
 class StatementCompiler(ExpressionCompiler):
     """Compiles blocks of statements, in the order in which they will run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_secrets = False
+        self._captures = False  # inside {% set x %}...{% endset %}, whose text can be worked with
 
     def block(self, body: Sequence[nodes.Node]) -> Emit:
         outer_cost, self.cost = self.cost, 1
@@ -62,10 +68,16 @@ class StatementCompiler(ExpressionCompiler):
         return enter
 
     def _output(self, node: nodes.Output) -> list[Emit]:
-        return [
-            _data(part.data) if isinstance(part, nodes.TemplateData) else _text(self.expression(part))
-            for part in node.nodes
-        ]
+        return [self._part(part) for part in node.nodes]
+
+    def _part(self, part: nodes.Node) -> Emit:
+        if isinstance(part, nodes.TemplateData):
+            return _data(part.data)
+        name = referenced(part)
+        if name is None or self._captures:
+            return _text(self.expression(part))
+        self.has_secrets = True
+        return _data(Reference(name))
 
     def _if(self, node: nodes.If) -> list[Emit]:
         before = self.scope.sure_names()
@@ -145,7 +157,9 @@ class StatementCompiler(ExpressionCompiler):
         return [lambda frame, out: store(frame, value(frame))]
 
     def _set_block(self, node: nodes.AssignBlock) -> list[Emit]:
+        outer, self._captures = self._captures, True
         body = self._scoped_block(node.body, Scope(self.scope))
+        self._captures = outer
 
         def text(frame: Frame) -> str:
             parts: list[str] = []
@@ -183,6 +197,8 @@ class StatementCompiler(ExpressionCompiler):
         if isinstance(node, nodes.Name):
             if node.name == "loop":
                 raise TemplateSyntaxError(f"line {node.lineno}: loop is the name of the loop itself")
+            if node.name == SECRET:
+                raise TemplateSyntaxError(f"line {node.lineno}: secret is the name of the worker's secrets")
             return _store(scope.set(node.name))
         if not isinstance(node, nodes.Tuple):
             raise TemplateSyntaxError(f"line {node.lineno}: only names can be set, such as {{% set x = 1 %}}")
