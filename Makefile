@@ -3,10 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
-EXAMPLE ?= examples/fan-out.yaml
+EXAMPLE ?= examples/tour.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint format bench lua lock clean
+.PHONY: help setup run test lint format bench docs lua lock clean
 
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -37,6 +37,9 @@ format: setup ## let ruff put the code into shape
 
 bench: setup ## speed and growth as ratios to the bare bus, in one run
 	$(BIN)/python -m bench
+
+docs: setup ## write the generated parts of docs/reference
+	@$(BIN)/python -m docs.generate
 
 lua: setup ## print the assembled function library
 	@$(BIN)/python -m headrace.hot.library

@@ -1,20 +1,32 @@
 """The floor: the same messages through the same Valkey by a bare Python loop over streams, without an engine.
 
-Two processes, as with the engine: one sends tasks and reads results, the other reads tasks and sends results. Each
-message is acknowledged and deleted. *Batched* keeps a thousand under way in pipelines of 200, *single* one at a time.
+Two processes, as with the engine: one sends tasks and reads results, the other reads tasks and sends results. The
+messages have the fields and sizes of the engine's own, those of a diamond's node; nobody looks into them. Each is
+acknowledged and deleted. *Batched* keeps a thousand under way in pipelines of 200, *single* one at a time.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import time
+from secrets import token_urlsafe
 
+import msgspec
 import redis
+from uuid_utils import uuid7
+
+from headrace.model.messages import Task
 
 BATCH = 200
 UNDER_WAY = 1000
-PAYLOAD = b'{"config":{}}'
 TASKS, RESULTS, GROUP = "floor:tasks", "floor:results", "g"
+
+_TOKEN = f"{uuid7()}|{token_urlsafe(9)}|1|middle|1"
+_TASK = Task(str(uuid7()), token_urlsafe(9), 1, "middle", 1, "noop", '{"config":{"at":1234567890123456}}')
+MESSAGES = {
+    TASKS: ("@", _TOKEN, "m", msgspec.msgpack.encode(_TASK)),
+    RESULTS: ("@", f"{_TOKEN}|{'0' * 64}|0|0", "o", '{"output":"{\\"at\\":1234567890123456}"}'),
+}
 
 
 def _client(url: str) -> redis.Redis:
@@ -34,7 +46,7 @@ def _pass_on(client: redis.Redis, taken: str, ids: list[bytes], given: str | Non
         pipeline.execute_command("XACK", taken, GROUP, *ids)
         pipeline.execute_command("XDEL", taken, *ids)
     for _ in range(count if given else 0):
-        pipeline.execute_command("XADD", given, "*", "m", PAYLOAD)
+        pipeline.execute_command("XADD", given, "*", *MESSAGES[given])
     pipeline.execute()
 
 

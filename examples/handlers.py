@@ -1,4 +1,4 @@
-"""Handlers of the examples. They need no network: `headrace run examples/fan-out.yaml --handlers examples.handlers`."""
+"""Handlers of the examples: `headrace run examples/fan-out.yaml --handlers examples.handlers`. None needs a network."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from headrace import Context, Retry, handler
 
 
 class Words(BaseModel):
+    """The config of a node. It is checked before the handler is called, and `headrace validate` knows it too."""
+
     text: str
 
 
@@ -51,3 +53,18 @@ async def flaky(config: Flaky, ctx: Context) -> dict[str, int]:
     if ctx.attempt <= config.fails:
         raise Retry(f"attempt {ctx.attempt}: the service is busy", after=0.3)
     return {"attempts": ctx.attempt}
+
+
+class Page(BaseModel):
+    text: str = Field(description="what the page says")
+    seconds: float = Field(ge=0, description="how long the server takes")
+    busy_times: int = Field(0, ge=0, description="how many attempts it turns away first")
+
+
+@handler("fetch_page")
+async def fetch_page(config: Page, ctx: Context) -> dict[str, str]:
+    """As if the page came over the network."""
+    await asyncio.sleep(config.seconds)
+    if ctx.attempt <= config.busy_times:
+        raise Retry("the server is busy", after=0.7)
+    return {"text": config.text}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import secrets
 import signal
@@ -19,12 +20,16 @@ from headrace.settings import Settings
 from headrace.worker.registry import Registry
 from headrace.worker.worker import Worker
 
+NEW_OBJECTS_BEFORE_COLLECTING = 20_000  # batches make thousands of objects that live for a moment
+
 Result = TypeVar("Result")
 
 log = structlog.get_logger(__name__)
 
 
 def run_loop(main: Coroutine[Any, Any, Result]) -> Result:
+    gc.freeze()  # what was imported stays: the collector need not look at it again and again
+    gc.set_threshold(NEW_OBJECTS_BEFORE_COLLECTING, 20, 50)
     try:
         from uvloop import new_event_loop
     except ImportError:  # not on this platform

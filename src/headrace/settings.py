@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator
 from pydantic_settings import (
@@ -275,7 +275,9 @@ class Settings(BaseSettings):
         """The values that must be seen nowhere: a worker takes them out of outputs, errors and logs."""
         providers = (provider.api_key for provider in self.llm_providers.values())
         values = (*self.secrets.values(), self.openai_api_key, self.redis_password, *providers)
-        return tuple(value.get_secret_value() for value in values if value is not None)
+        told = [value.get_secret_value() for value in values if value is not None]
+        password = urlsplit(self.redis_url.get_secret_value()).password if self.redis_url else None
+        return (*told, *((unquote(password), password) if password else ()))
 
     @cached_property
     def valkey_url(self) -> str | None:

@@ -98,5 +98,6 @@ def test_a_value_that_is_not_text_is_an_error(monkeypatch: pytest.MonkeyPatch) -
 
 def test_other_confidential_settings_are_known_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REDIS_PASSWORD", "redis-password")
+    monkeypatch.setenv("REDIS_URL", "rediss://user:in%2Fthe-url@valkey.test:6380/1")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-0123456789")
-    assert {"redis-password", "sk-0123456789"} <= set(Settings().confidential)
+    assert {"redis-password", "sk-0123456789", "in/the-url", "in%2Fthe-url"} <= set(Settings().confidential)

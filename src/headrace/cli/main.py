@@ -71,6 +71,9 @@ def run(
     json_output: Annotated[
         bool, typer.Option("--json", help="Print the execution as one JSON document on stdout, and nothing else.")
     ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show what handlers log from info on, not only warnings.")
+    ] = False,
 ) -> None:
     """Run one workflow to its end on the embedded engine.
 
@@ -85,7 +88,7 @@ def run(
     """
     from headrace.cli.run import run_file
 
-    sys.exit(run_file(file, inputs or [], input_file, handlers or [], json_output=json_output))
+    sys.exit(run_file(file, inputs or [], input_file, handlers or [], json_output=json_output, verbose=verbose))
 
 
 @app.command()

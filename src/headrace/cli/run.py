@@ -59,10 +59,16 @@ class Run:
 
 
 def run_file(
-    file: Path, inputs: Sequence[str], input_file: Path | None, modules: Sequence[str], *, json_output: bool
+    file: Path,
+    inputs: Sequence[str],
+    input_file: Path | None,
+    modules: Sequence[str],
+    *,
+    json_output: bool,
+    verbose: bool = False,
 ) -> int:
     with _results(alone=json_output) as results:
-        logs.configure("warning")
+        logs.configure("info" if verbose else "warning")
         settings = load_settings()
         registry = load_registry([*settings.worker_handlers, *modules], settings)
         try:

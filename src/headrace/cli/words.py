@@ -59,6 +59,8 @@ def advice(failure: Failure, node: str, handler: str) -> str:
             return f"Change the config of node {node} to what handler {handler} takes"
         case "bad_output":
             return f"Change what handler {handler} returns: JSON, and not too large"
+        case "secret_missing":
+            return f"Set the secret where the worker runs: {failure.message}"
         case "timeout":
             return f"Give node {node} more timeout_seconds, or handler {handler} less to do"
         case "crashed" | "worker_lost":

@@ -6,6 +6,7 @@ from collections import OrderedDict
 
 import msgspec
 
+from headrace.hot.keys import INPUT_FIELD
 from headrace.hot.store import HotStore
 from headrace.model.definition import Definition, RetryConfig
 from headrace.model.messages import Work
@@ -21,7 +22,7 @@ _encode = msgspec.json.Encoder().encode
 class LoadedPlan:
     """A plan with what the settings add to it, and the payloads of nodes that need no rendering."""
 
-    __slots__ = ("_defaults", "_payloads", "definition", "graph", "named_parents", "names", "plan")
+    __slots__ = ("_defaults", "_payloads", "_reads", "definition", "graph", "named_parents", "names", "plan")
 
     def __init__(self, plan: Plan, defaults: RetryConfig) -> None:
         self.plan = plan
@@ -31,6 +32,15 @@ class LoadedPlan:
         self.named_parents = tuple(zip(self.names, plan.graph.parent_counts, strict=True))
         self._defaults = defaults
         self._payloads: dict[int, str] = {}
+        self._reads: dict[int, tuple[str, ...]] = {}
+
+    def reads(self, index: int) -> tuple[str, ...]:
+        """The fields of the execution's outputs that rendering the node needs."""
+        known = self._reads.get(index)
+        if known is None:
+            needs = self.plan.needs(index)
+            known = self._reads[index] = (*needs, INPUT_FIELD) if self.plan.needs_input(index) else needs
+        return known
 
     def policy(self, index: int) -> RetryConfig:
         own = self.definition.nodes[index].retry_config
@@ -55,7 +65,7 @@ class LoadedPlan:
         known = self._payloads.get(index)
         if known is not None:
             return known
-        if self.plan.needs(index) or self.plan.needs_input(index):
+        if self.reads(index):
             return None
         made = self._payloads[index] = self.payload(index, self.plan.render(index, {}, {}))
         return made

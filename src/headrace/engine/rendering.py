@@ -7,7 +7,6 @@ the others nor be lost.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -29,8 +28,7 @@ _encode = msgspec.json.Encoder().encode
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(msgspec.Struct, frozen=True):
     """A node that may be dispatched, under this attempt number."""
 
     execution_id: str
@@ -46,9 +44,7 @@ class Ready:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The fields of the execution's outputs that rendering it needs."""
-        needs = self.plan.plan.needs(self.index)
-        return (*needs, INPUT_FIELD) if self.plan.plan.needs_input(self.index) else needs
+        return self.plan.reads(self.index)
 
 
 class Renderer:

@@ -43,8 +43,7 @@ class _Work(msgspec.Struct, frozen=True):
 _decode_work = msgspec.json.Decoder(_Work).decode
 
 
-@dataclass(frozen=True, slots=True)
-class _Attempt:
+class _Attempt(msgspec.Struct, frozen=True):
     task: Task
     handler: Handler
     work: _Work

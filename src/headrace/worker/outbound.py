@@ -174,6 +174,8 @@ def _network_errors(host: str) -> Iterator[None]:
     except httpcore2.LocalProtocolError as error:
         raise Fatal(f"the request to {host} cannot be sent: {error}") from error
     except httpcore2.ProtocolError as error:
+        if "disconnected" in str(error):
+            raise Retry(f"{host} closed the connection before it had answered") from error
         reason = str(error).partition(":")[0]  # after the colon it quotes the server
         raise Retry(f"{host} did not answer in proper HTTP: {reason}") from error
     except zlib.error as error:

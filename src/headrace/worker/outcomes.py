@@ -9,6 +9,8 @@ are worth another attempt:
     TimeoutError, ConnectionError, failed name lookup           yes
     ValueError (and JSONDecodeError), TypeError, KeyError,
     AttributeError                                              no: the same input will fail again
+    NameError, IndexError, AssertionError, ImportError,
+    ZeroDivisionError, NotImplementedError                      no: the code has to change first
     CancelledError that nobody but the handler asked for        yes
     SystemExit and other non-Exceptions                         no
     any other Exception, OSError too                            yes: we cannot know, and attempts are bounded
@@ -36,7 +38,10 @@ MAX_MESSAGE = 2000
 
 # In this order: some libraries' errors are several of these at once, as requests' JSONDecodeError is an OSError too.
 RETRYABLE = (Retry, TimeoutError, ConnectionError, socket.gaierror, asyncio.CancelledError)
-FINAL = (Fatal, ValueError, TypeError, KeyError, AttributeError, msgspec.DecodeError)
+FINAL = (
+    *(Fatal, ValueError, TypeError, KeyError, AttributeError, msgspec.DecodeError),
+    *(NameError, IndexError, AssertionError, ImportError, ZeroDivisionError, NotImplementedError),
+)
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode

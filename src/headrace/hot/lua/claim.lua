@@ -37,7 +37,7 @@ local function claim(keys, args)
     local ms, seq = match(id, '^(%d+)-(%d+)$')
     call('XTRIM', stream, 'MINID', '=', ms .. '-' .. format('%.0f', seq + 1))
   end
-  local claimed = {}
+  local claimed, lease_ends = {}, text(P.now + lease_ms)
   for i = 1, #entries, 8 do
     local stream, task, message, id, epoch, run, name, attempt = unpack(entries, i, i + 7)
     if load(P, id, true) == nil then
@@ -49,7 +49,7 @@ local function claim(keys, args)
         move(nd, NODE.RUNNING)
         nd[STARTED_AT], nd[WORKER] = P.now, worker
         write_node(P, X, name)
-        set_timer(P, P.now + lease_ms, 'L|' .. task)
+        set_timer(P, lease_ends, 'L|' .. task)
         X.busy = X.busy + 1
         record(P, X, name, nd, worker)
         claimed[#claimed + 1] = message

@@ -114,7 +114,7 @@ end
 
 local function touch(P, X)
   if not X.fields then
-    X.fields, X.changes = {}, {'@', ''}
+    X.fields = {}
     P.order[#P.order + 1] = X
   end
 end
@@ -149,6 +149,10 @@ end
 local function record(P, X, name, nd, more)
   touch(P, X)
   local changes = X.changes
+  if not changes then
+    changes = {'@', ''}
+    X.changes = changes
+  end
   local count = #changes
   changes[count + 1], changes[count + 2] = name, nd[STATE] .. text(nd[ATTEMPT]) .. ' ' .. (more or '')
 end
@@ -198,9 +202,9 @@ local function flush_events(P)
   local entry, whose, size = {}, {}, 0
   for i = 1, #P.order do
     local X = P.order[i]
-    local changes = X.changes
-    local count = #changes
-    if count > 2 or X.news then
+    local changes = X.changes or X.news and {'@', ''}
+    if changes then
+      local count = #changes
       if size > 0 and size + count > 4000 then
         write_events(P, entry, whose)
         entry, whose, size = {}, {}, 0

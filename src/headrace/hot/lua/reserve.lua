@@ -30,7 +30,7 @@ local function reserve(keys, args)
       call('PEXPIRE', key, ttl_ms)
       answer = 'reserved'
     elseif answer == 'reserved' then
-      call('UNLINK', key)
+      if X then call('UNLINK', key) end
       call('HSET', key, '@m', pack_execution({status = EXECUTION.OPENING, mode = '-', deadline = '-', run = run, left = 0,
                                                    busy = 0, failed = 0, seq = 0, epoch = new, last = '', definition = ''}))
       call('PEXPIRE', key, ttl_ms)

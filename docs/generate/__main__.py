@@ -1,0 +1,18 @@
+"""`make docs`: bring the generated parts of the reference up to date."""
+
+from __future__ import annotations
+
+from docs.generate.pages import PAGES, filled
+
+
+def main() -> None:
+    for page in sorted(PAGES.glob("*.md")):
+        before = page.read_text("utf-8")
+        after = filled(before)
+        if after != before:
+            page.write_text(after, "utf-8")
+            print(f"wrote {page.name}")
+
+
+if __name__ == "__main__":
+    main()
