@@ -74,7 +74,7 @@ def test_a_retry_config_takes_what_it_leaves_open_from_the_defaults() -> None:
     st.sampled_from(["fail_fast", "continue"]),
     st.none() | st.builds(RetryConfig, max_retries=st.none() | st.integers(0, 9), jitter=st.none() | st.booleans()),
 )
-def test_the_canonical_text_round_trips(config: Any, timeout: Any, on_failure: Any, retry: Any) -> None:
+def test_the_text_round_trips(config: Any, timeout: Any, on_failure: Any, retry: Any) -> None:
     nodes = (Node("a", "h"), Node("b", "h", ("a",), config, timeout, retry, "text"))
     definition = Definition("x", nodes, "d", {"i": True}, on_failure, timeout)
     text = definition.to_json()
@@ -260,3 +260,12 @@ def test_no_document_raises_anything_else(document: Any) -> None:
         assert error.problems  # noqa: PT017
     else:
         assert Definition.from_json(definition.to_json()) == definition
+
+
+def test_the_order_of_keys_is_kept_and_does_not_count() -> None:
+    def workflow(config: dict[str, int]) -> Definition:
+        return parse({"name": "w", "nodes": [{"id": "a", "handler": "output", "config": config}]})
+
+    one, other = workflow({"b": 1, "a": 2}), workflow({"a": 2, "b": 1})
+    assert list(Definition.from_json(one.to_json()).nodes[0].config) == ["b", "a"]
+    assert one.content_hash == other.content_hash != workflow({"a": 1, "b": 2}).content_hash

@@ -1,8 +1,9 @@
-"""What a user submits: a workflow definition as frozen values, and its canonical text.
+"""What a user submits: a workflow definition as frozen values, its text and its hash.
 
 Everything behind the front door works on a `Definition`; `parse` alone makes one from an untrusted document, and says
-everything that is wrong with it at once. The canonical text is what is hashed, stored and read back by orchestrators:
-the same content always gives the same text, whatever the order of keys in the user's file.
+everything that is wrong with it at once. Its text is what is stored and read back by orchestrators, in the order in
+which the user wrote it, so that outputs have that order too. The same content always has the same hash, whatever the
+order of keys.
 """
 
 from __future__ import annotations
@@ -78,8 +79,8 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
     timeout_seconds: float | None = None
 
     def to_json(self) -> str:
-        """The canonical text: keys sorted, the order of nodes and dependencies kept, defaults left out."""
-        return _encoder.encode(self).decode()
+        """The text that is stored and read back: as the user wrote it, in that order, defaults left out."""
+        return msgspec.json.encode(self).decode()
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Definition:
@@ -88,14 +89,14 @@ class Definition(msgspec.Struct, frozen=True, omit_defaults=True, dict=True):
 
     @property
     def content_hash(self) -> str:
-        """A short name for this content, the same wherever and whenever it is computed."""
+        """A short name for this content, the same for every order of keys (that of nodes and dependencies counts)."""
         known = self.__dict__.get("content_hash_")
         if known is None:
-            known = self.__dict__["content_hash_"] = hashlib.sha256(self.to_json().encode()).hexdigest()[:32]
+            known = self.__dict__["content_hash_"] = hashlib.sha256(_sorted.encode(self)).hexdigest()[:32]
         return str(known)
 
 
-_encoder = msgspec.json.Encoder(order="sorted")
+_sorted = msgspec.json.Encoder(order="sorted")
 _decoder = msgspec.json.Decoder(Definition)
 
 
