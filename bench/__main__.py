@@ -1,6 +1,7 @@
 """`make bench`: speed and growth, as ratios to the bare bus in the same run.
 
 Rounds of all workloads and of the floor are interleaved, and medians are taken, because machines are shared and noisy.
+The whole service, over HTTP and with its record, is measured once on each database, as a share of the engine alone.
 The table goes to stdout, all figures to bench/results/latest.json.
 """
 
@@ -17,15 +18,17 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
-from bench import floor, shapes
+from bench import floor, over_http, shapes
 from bench.cluster import ROOT, Cluster, cluster
 from headrace.process import run_loop
 
 RESULTS = ROOT / "bench" / "results" / "latest.json"
 GROWTH_SIZES = (10, 100, 1_000, 10_000)
 LIVE_EXECUTIONS = (0, 10_000, 100_000)
+OVER_HTTP = {"SQLite": over_http.on_sqlite, "PostgreSQL": over_http.on_postgresql}
 
 Figures = dict[str, list[float]]
+Row = tuple[str, str, str]
 
 
 async def seconds(work: Awaitable[object]) -> float:
@@ -98,7 +101,28 @@ async def growth_by_live(engine: Cluster, rounds: int, total: int, scale: float)
     return figures, (await engine.memory_bytes() - empty) / max(live, 1)
 
 
-def table(speed_figures: Figures, by_size: Figures, by_live: Figures, bytes_each: float) -> str:
+def http_rows(figures: dict[str, over_http.Figures], engine_alone: float) -> list[Row]:
+    rows: list[Row] = []
+    for name, found in figures.items():
+        rate = found["diamonds_per_second"]
+        rows += [
+            (
+                f"diamonds over HTTP and archived, {name}",
+                f"{rate:,.0f} /s",
+                f"{rate / engine_alone:.0%} of the engine alone",
+            ),
+            ("  greatest lag of the archive", f"{found['greatest_lag_seconds']:.2f} s", ""),
+        ]
+    return rows
+
+
+def table(
+    speed_figures: Figures,
+    by_size: Figures,
+    by_live: Figures,
+    bytes_each: float,
+    by_http: dict[str, over_http.Figures],
+) -> str:
     middle = {name: statistics.median(values) for name, values in speed_figures.items()}
     batched, single = middle["floor_batched_per_second"], middle["floor_round_trip_ms"]
     nodes = 5 * middle["diamonds_per_second"]
@@ -128,6 +152,7 @@ def table(speed_figures: Figures, by_size: Figures, by_live: Figures, bytes_each
             for name, value in per_node.items()
         ]
     rows.append(("a live execution in Valkey", f"{bytes_each:,.0f} bytes", ""))
+    rows += http_rows(by_http, middle["diamonds_per_second"])
     width = max(len(row[0]) for row in rows)
     return "\n".join(f"{name:<{width}}  {figure:>16}  {ratio}".rstrip() for name, figure, ratio in rows)
 
@@ -140,7 +165,8 @@ async def main(rounds: int, scale: float) -> None:
             speeds = await speed(engine, rounds, scale)
             by_size = await growth_by_size(engine, rounds, round(10_000 * scale))
             by_live, bytes_each = await growth_by_live(engine, rounds, round(10_000 * scale), scale)
-    print(table(speeds, by_size, by_live, bytes_each))
+    by_http = {name: await on(round(1_500 * scale)) for name, on in OVER_HTTP.items()}
+    print(table(speeds, by_size, by_live, bytes_each, by_http))
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(
         json.dumps(
@@ -153,6 +179,7 @@ async def main(rounds: int, scale: float) -> None:
                 "us_per_node_by_dag_size": by_size,
                 "us_per_node_by_live_executions": by_live,
                 "bytes_per_live_execution": bytes_each,
+                "over_http": by_http,
             },
             indent=2,
         )

@@ -6,9 +6,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import IO
 
 from bench import floor
 from headrace.embedded import EmbeddedValkey
@@ -21,6 +22,7 @@ from headrace.settings import Settings
 ROOT = Path(__file__).parent.parent
 START_TOGETHER = 200
 FORGET_TOGETHER = 200
+ROLES = (["bench.orchestrator"], ["headrace", "worker", "--handlers", "bench.handlers"])
 
 
 class Cluster:
@@ -67,25 +69,37 @@ class Cluster:
 
 @asynccontextmanager
 async def cluster(folder: Path) -> AsyncIterator[Cluster]:
-    with EmbeddedValkey(folder) as server:
-        environment = {
-            **os.environ,
-            "REDIS_URL": server.url,
-            "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT))),
-            "WORKER_CONCURRENCY": str(floor.BATCH),  # as many as the bare loop takes at once
-            "HANDLER_MISSING_TIMEOUT": "86400",  # the executions that only live wait for a handler that nobody has
-        }
-        roles = [
-            subprocess.Popen([sys.executable, "-m", "headrace", *role], env=environment, stderr=subprocess.DEVNULL)
-            for role in (["orchestrator"], ["worker", "--handlers", "bench.handlers"])
-        ]
+    with EmbeddedValkey(folder) as server, running(ROLES, environment(server.url)):
         store = HotStore(server.url)
         try:
             await store.prepare()
             yield Cluster(server.url, store, Settings())
         finally:
             await store.aclose()
-            for role in roles:
-                role.terminate()
-            for role in roles:
-                role.wait()
+
+
+def environment(url: str) -> dict[str, str]:
+    """Of all roles that are measured."""
+    return {
+        **os.environ,
+        "REDIS_URL": url,
+        "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT))),
+        "WORKER_CONCURRENCY": str(floor.BATCH),  # as many as the bare loop takes at once
+        "HANDLER_MISSING_TIMEOUT": "86400",  # the executions that only live wait for a handler that nobody has
+    }
+
+
+@contextmanager
+def running(
+    modules: Iterable[Sequence[str]], given: Mapping[str, str], log: int | IO[bytes] = subprocess.DEVNULL
+) -> Iterator[None]:
+    """Each a process of its own."""
+    commands = ([sys.executable, "-m", *module] for module in modules)
+    roles = [subprocess.Popen(command, env=given, stdout=log, stderr=log) for command in commands]
+    try:
+        yield
+    finally:
+        for role in roles:
+            role.terminate()
+        for role in roles:
+            role.wait()

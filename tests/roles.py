@@ -143,6 +143,7 @@ class Processes:
             **{name: str(value) for name, value in QUICK.items()},
             "REDIS_URL": url,
             "REDIS_PARTITIONS": str(partitions),
+            "DATABASE_URL": f"sqlite:///{folder / 'record.db'}",
             "PYTHONPATH": str(Path(__file__).parent.parent),
         }
         self.all: list[Process] = []
@@ -150,6 +151,9 @@ class Processes:
     def orchestrator(self, script: str | None = None, **environment: str) -> Process:
         arguments = ["-m", script] if script else ["-m", "headrace", "orchestrator"]
         return self._start(arguments, environment)
+
+    def role(self, name: str, **environment: str) -> Process:
+        return self._start(["-m", "headrace", name], environment)
 
     def worker(self, *modules: str, **environment: str) -> Process:
         handlers = [part for module in modules or ("tests.ledger",) for part in ("--handlers", module)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 from typing import Any
 
 import typer
@@ -10,11 +11,23 @@ from docs.generate.markdown import code, fence, prose, table, wrapped
 
 from headrace.cli.main import app
 
-COMMANDS: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+
+def _flat(commands: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The commands of a group by their whole names: executions list."""
+    for name, each in commands.items():
+        if hasattr(each, "commands"):
+            yield from _flat(each.commands, f"{prefix}{name} ")
+        else:
+            yield f"{prefix}{name}", each
+
+
+COMMANDS: dict[str, Any] = dict(_flat(typer.main.get_command(app).commands))  # type: ignore[attr-defined]
 
 
 def _overview() -> str:
-    rows = ((f"[{code(name)}](#headrace-{name})", _paragraphs(each)[0]) for name, each in COMMANDS.items())
+    rows = (
+        (f"[{code(name)}](#headrace-{name.replace(' ', '-')})", _paragraphs(each)[0]) for name, each in COMMANDS.items()
+    )
     return table(("command", "does"), rows)
 
 

@@ -5,10 +5,17 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from docs.generate import commands, fields, handlers, settings, templates
+from docs.generate import commands, fields, handlers, metrics, settings, templates
 
 PAGES = Path(__file__).parents[1] / "reference"
-BLOCKS = {**fields.BLOCKS, **templates.BLOCKS, **handlers.BLOCKS, **commands.BLOCKS, **settings.BLOCKS}
+BLOCKS = {
+    **fields.BLOCKS,
+    **templates.BLOCKS,
+    **handlers.BLOCKS,
+    **commands.BLOCKS,
+    **settings.BLOCKS,
+    **metrics.BLOCKS,
+}
 
 _block = re.compile(r"<!-- made by make docs: (?P<name>[^\n]+?) -->\n.*?<!-- end -->", re.DOTALL)
 

@@ -12,11 +12,14 @@ from headrace.settings import LlmProvider, Settings
 # The prefixes of the names in each table of the page.
 GROUPS: dict[str, Sequence[str]] = {
     "general": ("HEADRACE_HOME", "ENVIRONMENT"),
+    "clients": ("HEADRACE_SERVER", "HEADRACE_API_KEY"),
     "Valkey": ("REDIS_",),
+    "SQL": ("DATABASE_URL", "POSTGRES_"),
+    "API": ("API_",),
     "workers": ("WORKER_",),
     "orchestrators": ("ORCHESTRATOR_",),
     "retries": ("RETRY_",),
-    "limits": ("MAX_", "HOT_", "HANDLER_"),
+    "limits": ("MAX_", "HOT_", "HANDLER_", "RETENTION_", "DLQ_"),
     "HTTP": ("HTTP_",),
     "LLM": ("OPENAI_", "LLM_"),
     "secrets": ("HEADRACE_SECRET_",),

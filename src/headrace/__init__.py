@@ -1,4 +1,4 @@
-"""Headrace runs workflows that are directed acyclic graphs. These names are all that handlers and builders need.
+"""Headrace runs workflows that are directed acyclic graphs. These names are all that handlers and callers need.
 
 They are imported when first used, so that `import headrace`, and with it the command line, stays quick.
 """
@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from headrace.builder import Workflow
+    from headrace.client import Client
     from headrace.errors import Fatal, Retry
     from headrace.worker.registry import Context, handler
 
     __version__: str
 
-__all__ = ["Context", "Fatal", "Retry", "Workflow", "__version__", "handler"]
+__all__ = ["Client", "Context", "Fatal", "Retry", "Workflow", "__version__", "handler"]
 
 _HOME = {
+    "Client": "headrace.client",
     "Context": "headrace.worker.registry",
     "Fatal": "headrace.errors",
     "Retry": "headrace.errors",

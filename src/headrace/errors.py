@@ -12,9 +12,12 @@ HeadraceError
 ├── Retry                  raised by handlers: try again, after `after` seconds if given
 ├── Fatal                  raised by handlers: do not try again
 ├── ExecutionNotFound
+├── WorkflowNotFound       there is no workflow of this name and version
+├── KeyReused              an idempotency key came with another body
 ├── Conflict               the state of the execution does not allow this
 ├── StoreUnavailable       Valkey cannot be reached
 │   └── StoreFull              it takes no new work: it is short of memory
+├── RecordUnavailable      the SQL store cannot be reached
 └── StoreUnsupported       Valkey is there, but with a version, format or setting we must not run on
 """
 
@@ -109,6 +112,14 @@ class ExecutionNotFound(HeadraceError):
     code = "execution_not_found"
 
 
+class WorkflowNotFound(HeadraceError):
+    code = "workflow_not_found"
+
+
+class KeyReused(HeadraceError):
+    code = "idempotency_key_reused"
+
+
 class Conflict(HeadraceError):
     code = "conflict"
 
@@ -119,6 +130,10 @@ class StoreUnavailable(HeadraceError):
 
 class StoreFull(StoreUnavailable):
     code = "store_full"
+
+
+class RecordUnavailable(HeadraceError):
+    code = "record_unavailable"
 
 
 class StoreUnsupported(HeadraceError):

@@ -8,13 +8,33 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
+import msgspec
 import structlog
-from structlog.typing import Processor
+from structlog.typing import EventDict, Processor
 
 from headrace.redaction import Redactor
+
+BOUND = ("execution_id", "node_id", "run", "attempt", "idempotency_key")  # they are known from where it is kept
+MOST_LINES = 200
+MOST_BYTES = 16_384
+MOST_LINE_BYTES = 4_096
+_kept: ContextVar[list[str] | None] = ContextVar("headrace_kept_lines", default=None)
+
+
+@contextmanager
+def kept() -> Iterator[list[str]]:
+    """Collects what handlers log within this context, redacted, as JSON objects; not without end."""
+    lines: list[str] = []
+    token = _kept.set(lines)
+    try:
+        yield lines
+    finally:
+        _kept.reset(token)
 
 
 class _Lines:
@@ -39,11 +59,15 @@ def configure(level: str = "info") -> None:
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _keep,
+        _drop_below(logging.getLevelNamesMapping()[level.upper()]),
     ]
     last: list[Processor] = [structlog.processors.format_exc_info, *_rendering(terminal=sys.stderr.isatty())]
     structlog.configure(
         processors=[*first, *last],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        wrapper_class=structlog.make_filtering_bound_logger(
+            min(logging.INFO, logging.getLevelNamesMapping()[level.upper()])  # what is kept is kept from info on
+        ),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
@@ -51,6 +75,40 @@ def configure(level: str = "info") -> None:
     drop_meta = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     others.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=first, processors=[drop_meta, *last]))
     logging.basicConfig(handlers=[others], level=logging.WARNING)
+
+
+def _keep(_: object, __: str, event: EventDict) -> EventDict:
+    """A line of a handler's own logger stays with its attempt."""
+    lines = _kept.get()
+    if lines is not None and "idempotency_key" in event:
+        size = sum(map(len, lines))
+        if len(lines) < MOST_LINES and size < MOST_BYTES:
+            lines.append(_Lines.redactor.json(_as_json(event)))
+    return event
+
+
+def _drop_below(least: int) -> Processor:
+    numbers = logging.getLevelNamesMapping()
+
+    def drop(_: object, __: str, event: EventDict) -> EventDict:
+        if numbers.get(str(event.get("level", "")).upper(), logging.INFO) < least:
+            raise structlog.DropEvent
+        return event
+
+    return drop
+
+
+def _as_json(event: EventDict) -> str:
+    told = {key: value for key, value in event.items() if key not in BOUND}
+    try:
+        text = msgspec.json.encode(told, enc_hook=repr).decode()
+    except Exception as error:  # whatever a handler logs, logging it must not fail
+        text = ""
+        told = {"event": f"a line that cannot be kept: {type(error).__name__}"}
+    if not text or len(text) > MOST_LINE_BYTES:
+        short = {"timestamp": event.get("timestamp"), "level": event.get("level"), "event": ascii(told["event"])[:1000]}
+        text = msgspec.json.encode(short, enc_hook=repr).decode()
+    return text
 
 
 def _rendering(*, terminal: bool) -> tuple[Processor, Processor]:

@@ -10,15 +10,20 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 
 from headrace.engine.role import orchestrate
+from headrace.errors import RecordUnavailable, StoreUnavailable
 from headrace.hot.store import HotStore
 from headrace.settings import Settings
 from headrace.worker.registry import Registry
 from headrace.worker.worker import Worker
+
+if TYPE_CHECKING:  # SQL takes half a second to import, and `headrace run` has no record
+    from headrace.engine.recording import Recording
+    from headrace.record.database import Database
 
 NEW_OBJECTS_BEFORE_COLLECTING = 20_000  # batches make thousands of objects that live for a moment
 
@@ -66,8 +71,8 @@ async def on_signals(react: Callable[[], None]) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def connected(url: str, settings: Settings) -> AsyncIterator[HotStore]:
-    """A hot store that is fit to run on."""
+async def connected(url: str, settings: Settings, *, needed: bool = True) -> AsyncIterator[HotStore]:
+    """A hot store that is fit to run on; if it is not `needed` at once, one that may be away now."""
     store = HotStore(
         url,
         partitions=settings.redis_partitions,
@@ -75,19 +80,50 @@ async def connected(url: str, settings: Settings) -> AsyncIterator[HotStore]:
         block_ms=settings.redis_stream_block_ms,
     )
     try:
-        await store.prepare()
+        try:
+            await store.prepare()
+        except StoreUnavailable as error:
+            if needed:
+                raise
+            log.warning("started while the store is away", error=str(error))
         yield store
     finally:
         await store.aclose()
 
 
 @asynccontextmanager
-async def roles_running(store: HotStore, settings: Settings, registry: Registry) -> AsyncIterator[Worker]:
+async def recorded(settings: Settings) -> AsyncIterator[Database]:
+    """The SQL store, with its schema up to date. A SQLite file is made and brought up to date by whoever comes first; a
+    server belongs to an operator, who decides when (`headrace migrate`)."""
+    from headrace.record import migrations
+    from headrace.record.database import Database
+
+    database = Database(settings.sql_url)
+    try:
+        if database.is_sqlite:
+            settings.headrace_home.mkdir(parents=True, exist_ok=True)
+            await migrations.upgrade(database)
+        elif (found := await migrations.current(database)) != migrations.newest():
+            raise RecordUnavailable(
+                f"the schema of the SQL store is at revision {found or 'none'}, and this version needs "
+                f"{migrations.newest()}: run `headrace migrate`"
+            )
+        yield database
+    finally:
+        await database.aclose()
+
+
+@asynccontextmanager
+async def roles_running(
+    store: HotStore, settings: Settings, registry: Registry, database: Database | None = None
+) -> AsyncIterator[Worker]:
     """An orchestrator and a worker beside the caller. The worker stops first, so that its last reports are applied."""
     stop_worker, stop_orchestrator = asyncio.Event(), asyncio.Event()
     worker = Worker(store, registry, settings, process_name("worker"))
+    name = process_name("orchestrator")
+    recording = recording_on(database, store, settings, name) if database is not None else None
     async with asyncio.TaskGroup() as group:
-        group.create_task(orchestrate(store, settings, process_name("orchestrator"), stop_orchestrator))
+        group.create_task(orchestrate(store, settings, name, stop_orchestrator, recording))
         working = group.create_task(worker.run(stop_worker))
         try:
             yield worker
@@ -97,13 +133,24 @@ async def roles_running(store: HotStore, settings: Settings, registry: Registry)
             stop_orchestrator.set()
 
 
+def recording_on(database: Database, store: HotStore, settings: Settings, name: str) -> Recording:
+    from headrace.engine.recording import Recording
+
+    return Recording(database, store, settings, name)
+
+
 async def serve(
-    role: str, settings: Settings, url: str, body: Callable[[HotStore, str, asyncio.Event], Coroutine[Any, Any, None]]
+    role: str,
+    settings: Settings,
+    url: str,
+    body: Callable[[HotStore, str, asyncio.Event], Coroutine[Any, Any, None]],
+    *,
+    needs_store: bool = True,
 ) -> None:
     """One role as the whole process, until a signal comes."""
     stop = asyncio.Event()
     name = process_name(role)
-    async with on_signals(stop.set), connected(url, settings) as store:
+    async with on_signals(stop.set), connected(url, settings, needed=needs_store) as store:
         log.info("started", role=role, name=name)
         await body(store, name, stop)
     log.info("stopped", role=role, name=name)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator
@@ -25,6 +25,7 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 
 SECRET_PREFIX = "HEADRACE_SECRET_"  # noqa: S105
+SCOPES = ("read", "run", "admin")  # of an API key
 ECHO_MODEL = "echo"  # built in: an alias may lead to it, and none may take its name
 
 
@@ -50,6 +51,50 @@ class LlmProvider(BaseModel):
     api_key: SecretStr | None = Field(None, description="The key for that endpoint. It is sent nowhere else.")
 
 
+class FixedKey(NamedTuple):
+    """An API key that the environment gives."""
+
+    name: str
+    scopes: frozenset[str]
+    secret: str
+
+
+class RateLimit(NamedTuple):
+    requests: int
+    seconds: int
+
+
+def read_keys(value: SecretStr | None) -> tuple[FixedKey, ...]:
+    written = value.get_secret_value().split(",") if value else []
+    keys = tuple(_read_key(text.strip(), number) for number, text in enumerate(written, 1) if text.strip())
+    if len({key.name for key in keys}) < len(keys):
+        raise ValueError("gives two keys the same name")
+    return keys
+
+
+def _read_key(text: str, number: int) -> FixedKey:
+    """The message never shows the key."""
+    *named, secret = text.split(":")
+    name = named[0] if named else f"key-{number}"
+    scopes = set(named[1].split("+") if len(named) > 1 else SCOPES)
+    if len(named) > 2 or not re.fullmatch("[A-Za-z0-9][A-Za-z0-9_.-]{0,63}", name):
+        raise ValueError(f"key {number} must be written key, name:key or name:scope+scope:key")
+    if not scopes.issubset(SCOPES):
+        raise ValueError(f"key {number} has an unknown scope: known are {', '.join(SCOPES)}")
+    if len(secret) < 16:
+        raise ValueError(f"key {number} is shorter than 16 characters")
+    return FixedKey(name, frozenset(scopes), secret)
+
+
+def read_rate(value: str | None) -> RateLimit | None:
+    if value is None or value.strip().lower() == "off":
+        return None
+    match = re.fullmatch(r"\s*([1-9]\d{0,8})\s*/\s*(second|minute|hour)\s*", value)
+    if not match:
+        raise ValueError("must be off, or a number per second, minute or hour, like 60/minute")
+    return RateLimit(int(match[1]), {"second": 1, "minute": 60, "hour": 3600}[match[2]])
+
+
 class _ProviderVariables(EnvSettingsSource):
     """LLM_<NAME>_BASE_URL and LLM_<NAME>_API_KEY as the provider <name>, in lower case."""
 
@@ -71,7 +116,11 @@ class _SecretVariables(EnvSettingsSource):
 
 class Settings(BaseSettings):
     model_config = SettingsConfigDict(
-        frozen=True, extra="ignore", case_sensitive=True, populate_by_name=True, hide_input_in_errors=True
+        frozen=True,
+        extra="ignore",
+        case_sensitive=True,
+        populate_by_name=True,
+        hide_input_in_errors=True,
     )
 
     headrace_home: Path = Field(
@@ -80,7 +129,14 @@ class Settings(BaseSettings):
         description="The folder for what is kept on this machine, such as the private Valkey of headrace run.",
     )
     environment: Literal["dev", "test", "prod"] = Field(
-        "dev", alias="ENVIRONMENT", description="Where this runs. Nothing depends on it yet."
+        "dev", alias="ENVIRONMENT", description="Where this runs. In prod the API limits the rate of requests."
+    )
+
+    headrace_server: Annotated[str, AfterValidator(_base_url)] = Field(
+        "http://127.0.0.1:8080", alias="HEADRACE_SERVER", description="The API that the client commands talk to."
+    )
+    headrace_api_key: SecretStr | None = Field(
+        None, alias="HEADRACE_API_KEY", description="The key that the client commands send to the API."
     )
 
     redis_url: SecretStr | None = Field(
@@ -106,6 +162,50 @@ class Settings(BaseSettings):
         5000,
         alias="REDIS_STREAM_BLOCK_MS",
         description="How long one read waits for something new, in milliseconds, before it asks again.",
+    )
+
+    database_url: SecretStr | None = Field(
+        None,
+        alias="DATABASE_URL",
+        description="The SQL store: postgresql://[user:password@]host[:port]/db or sqlite:///path. "
+        "Nothing set: SQLite under HEADRACE_HOME.",
+    )
+    postgres_host: str | None = Field(
+        None, alias="POSTGRES_HOST", description="The PostgreSQL server, where DATABASE_URL is not set."
+    )
+    postgres_port: int = Field(5432, alias="POSTGRES_PORT", ge=1, le=65535, description="The port on POSTGRES_HOST.")
+    postgres_user: str = Field("headrace", alias="POSTGRES_USER", description="The user on POSTGRES_HOST.")
+    postgres_password: SecretStr | None = Field(
+        None, alias="POSTGRES_PASSWORD", description="The password of POSTGRES_USER."
+    )
+    postgres_db: str = Field("headrace", alias="POSTGRES_DB", description="The database on POSTGRES_HOST.")
+
+    api_host: str = Field("127.0.0.1", alias="API_HOST", description="The address that the API listens on.")
+    api_port: int = Field(
+        8080, alias="API_PORT", ge=0, le=65535, description="The port that the API listens on; 0 takes any free one."
+    )
+    api_keys: SecretStr | None = Field(
+        None,
+        alias="API_KEYS",
+        description="Fixed keys, with commas between them: key, name:key or name:scope+scope:key. Scopes are read, run "
+        "and admin; a key without any has all. A key has at least 16 characters.",
+    )
+    api_allow_open: bool = Field(
+        False,
+        alias="API_ALLOW_OPEN",
+        description="Whether the API may listen beyond this machine without any key.",
+    )
+    api_rate_limit: str | None = Field(
+        None,
+        alias="API_RATE_LIMIT",
+        description="How many requests a client may make: a number per second, minute or hour, like 60/minute, or off. "
+        "Nothing set: 60/minute in prod, else off.",
+    )
+    api_max_definition_bytes: Count = Field(
+        32 << 20, alias="API_MAX_DEFINITION_BYTES", description="How large a request with a definition may be."
+    )
+    api_max_body_bytes: Count = Field(
+        1 << 20, alias="API_MAX_BODY_BYTES", description="How large any other request may be."
     )
 
     worker_concurrency: Count = Field(
@@ -147,6 +247,17 @@ class Settings(BaseSettings):
         15.0, alias="ORCHESTRATOR_STALE_CLAIM_INTERVAL", description="Seconds between two looks for such results."
     )
 
+    orchestrator_archive_interval: Positive = Field(
+        0.1,
+        alias="ORCHESTRATOR_ARCHIVE_INTERVAL",
+        description="How long to wait between two looks for what to archive.",
+    )
+    orchestrator_reconcile_interval: Positive = Field(
+        10.0,
+        alias="ORCHESTRATOR_RECONCILE_INTERVAL",
+        description="How often the hot store is compared with the record.",
+    )
+
     retry_max_retries: int = Field(
         3, alias="RETRY_MAX_RETRIES", ge=0, description="How often a failed attempt is repeated, at most."
     )
@@ -178,6 +289,14 @@ class Settings(BaseSettings):
     )
     hot_ttl_seconds: Count = Field(
         3600, alias="HOT_TTL_SECONDS", description="How long Valkey keeps a definition that no execution uses."
+    )
+    dlq_policy: Literal["all", "non_retryable"] = Field(
+        "all",
+        alias="DLQ_POLICY",
+        description="Which final failures become dead letters: all, or only those that no retry could have helped.",
+    )
+    retention_days: Count = Field(
+        30, alias="RETENTION_DAYS", description="How long ended executions are kept in the record, in days."
     )
     handler_missing_timeout: Positive = Field(
         60.0,
@@ -228,6 +347,18 @@ class Settings(BaseSettings):
             return tuple(name.strip() for name in value.split(",") if name.strip())
         return value
 
+    @field_validator("api_keys")
+    @classmethod
+    def _usable_keys(cls, value: SecretStr | None) -> SecretStr | None:
+        read_keys(value)
+        return value
+
+    @field_validator("api_rate_limit")
+    @classmethod
+    def _usable_rate(cls, value: str | None) -> str | None:
+        read_rate(value)
+        return value
+
     @field_validator("llm_aliases", mode="before")
     @classmethod
     def _aliases(cls, value: object) -> object:
@@ -274,10 +405,15 @@ class Settings(BaseSettings):
     def confidential(self) -> tuple[str, ...]:
         """The values that must be seen nowhere: a worker takes them out of outputs, errors and logs."""
         providers = (provider.api_key for provider in self.llm_providers.values())
-        values = (*self.secrets.values(), self.openai_api_key, self.redis_password, *providers)
+        values = (
+            *self.secrets.values(), self.openai_api_key, self.redis_password, self.headrace_api_key,
+            self.postgres_password, *providers,
+        )  # fmt: skip
         told = [value.get_secret_value() for value in values if value is not None]
-        password = urlsplit(self.redis_url.get_secret_value()).password if self.redis_url else None
-        return (*told, *((unquote(password), password) if password else ()))
+        urls = (url.get_secret_value() for url in (self.redis_url, self.database_url) if url)
+        passwords = [password for url in urls if (password := urlsplit(url).password)]
+        keys = (key.secret for key in self.fixed_keys)
+        return (*told, *keys, *(each for password in passwords for each in (unquote(password), password)))
 
     @cached_property
     def valkey_url(self) -> str | None:
@@ -289,6 +425,27 @@ class Settings(BaseSettings):
         password = self.redis_password.get_secret_value() if self.redis_password else ""
         login = f":{quote(password, safe='')}@" if password else ""
         return f"redis://{login}{self.redis_host}:{self.redis_port}/{self.redis_db}"
+
+    @cached_property
+    def sql_url(self) -> str:
+        """The configured database, or the SQLite file under HEADRACE_HOME."""
+        if self.database_url is not None:
+            return self.database_url.get_secret_value()
+        if self.postgres_host is None:
+            return f"sqlite:///{self.headrace_home / 'headrace.db'}"
+        password = f":{quote(self.postgres_password.get_secret_value(), safe='')}" if self.postgres_password else ""
+        login = quote(self.postgres_user, safe="") + password
+        return f"postgresql://{login}@{self.postgres_host}:{self.postgres_port}/{quote(self.postgres_db, safe='')}"
+
+    @cached_property
+    def fixed_keys(self) -> tuple[FixedKey, ...]:
+        return read_keys(self.api_keys)
+
+    @cached_property
+    def rate_limit(self) -> RateLimit | None:
+        if self.api_rate_limit is None:
+            return RateLimit(60, 60) if self.environment == "prod" else None
+        return read_rate(self.api_rate_limit)
 
     @cached_property
     def retry(self) -> RetryConfig:

@@ -584,7 +584,8 @@ class History:
     async def _reserve(self, execution_id: str, last: str, old_epoch: str, fate: int) -> tuple[str, str]:
         token = next(self._tokens)
         again = fate != 1  # whether another reservation may be replaced
-        wanted = Reservation(execution_id, token, old_epoch, last, self.ledgers[execution_id].run, again)
+        behind = fate in (2, 5)  # the caller holds what is open, in the same run, for older than the record
+        wanted = Reservation(execution_id, token, old_epoch, last, self.ledgers[execution_id].run, again, behind)
         named = {"definition_ttl_seconds": DEFINITION_TTL_SECONDS}
         call = Call("reserve", self.home[execution_id], ((wanted,),), named)
         if fate >= 8:

@@ -169,7 +169,8 @@ class Partition:
             if not wanted.again:
                 return "exists"
         elif held:
-            if held.run >= wanted.run or held.epoch != wanted.old_epoch or held.last_id != wanted.last_event:
+            allowed = held.run < wanted.run or (held.run == wanted.run and wanted.behind)
+            if not allowed or held.epoch != wanted.old_epoch or held.last_id != wanted.last_event:
                 return "exists"
             if held.status == "F" and held.busy:
                 return "busy"

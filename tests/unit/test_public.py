@@ -12,18 +12,20 @@ import headrace
 
 
 def test_the_public_names() -> None:
-    assert sorted(headrace.__all__) == ["Context", "Fatal", "Retry", "Workflow", "__version__", "handler"]
+    assert sorted(headrace.__all__) == ["Client", "Context", "Fatal", "Retry", "Workflow", "__version__", "handler"]
     assert set(headrace.__all__) <= set(dir(headrace))
 
 
 def test_every_name_is_what_it_says() -> None:
     from headrace.builder import Workflow
+    from headrace.client import Client
     from headrace.errors import Fatal, Retry
     from headrace.worker.registry import Context, handler
 
     assert (headrace.Fatal, headrace.Retry) == (Fatal, Retry)
     assert (headrace.Context, headrace.handler) == (Context, handler)
     assert headrace.Workflow is Workflow
+    assert headrace.Client is Client
     assert headrace.__version__ == importlib.metadata.version("headrace")
 
 

@@ -32,7 +32,7 @@ from headrace.worker.registry import Context, describe, marked
 
 DOCS = PAGES.parent
 SOURCE = DOCS.parent / "src" / "headrace"
-NAMES = ("cli", "definition", "handlers", "settings", "templates")
+NAMES = ("cli", "definition", "handlers", "metrics", "settings", "templates")
 TEXT = {name: (PAGES / f"{name}.md").read_text("utf-8") for name in NAMES}
 
 

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from headrace.cli import dlq, executions, keys, workers, workflows
+
 app = typer.Typer(
     name="headrace",
     help="""Run workflows: pipelines of API and LLM calls, as YAML.
@@ -74,18 +76,27 @@ def run(
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Show what handlers log from info on, not only warnings.")
     ] = False,
+    server: Annotated[
+        str | None, typer.Option("--server", metavar="URL", help="Run it on this server, with its workers' handlers.")
+    ] = None,
 ) -> None:
-    """Run one workflow to its end on the embedded engine.
+    """Run one workflow to its end, here or on a server.
 
     Progress goes to stderr, the output to stdout. Ctrl-C cancels the execution.
 
     \b
     Exit codes: 0 completed, 1 failed or cancelled, 2 bad definition or usage,
-    3 the engine's store cannot be started or reached, 130 after Ctrl-C.
+    3 the engine's store or the server cannot be reached, 130 after Ctrl-C.
 
     \b
     Example: headrace run workflow.yaml --handlers handlers --input 'names=["Ada"]'
     """
+    if server is not None:
+        from headrace.cli.run_on_server import run_file_on_server
+
+        if handlers:
+            raise typer.BadParameter("with --server the handlers are those of its workers: leave --handlers out")
+        sys.exit(run_file_on_server(file, inputs or [], input_file, server, json_output=json_output))
     from headrace.cli.run import run_file
 
     sys.exit(run_file(file, inputs or [], input_file, handlers or [], json_output=json_output, verbose=verbose))
@@ -138,6 +149,46 @@ def schema(handlers: Handlers = None) -> None:
 
 
 @app.command()
+def dev(
+    host: Annotated[str | None, typer.Option(help="Where the API listens, instead of API_HOST.")] = None,
+    port: Annotated[int | None, typer.Option(help="The API's port, instead of API_PORT.")] = None,
+    handlers: Handlers = None,
+) -> None:
+    """Run the whole service on this machine: API, orchestrator and worker.
+
+    Its stores are under HEADRACE_HOME. Started again there, it goes on with what was
+    running.
+
+    \b
+    Exit codes: 0 stopped, 2 bad settings or handlers, 3 a store cannot be started.
+
+    \b
+    Example: headrace dev --handlers handlers
+    """
+    from headrace.cli.dev import run_dev
+
+    sys.exit(run_dev(host, port, handlers or []))
+
+
+@app.command()
+def api() -> None:
+    """Run the REST API until SIGTERM.
+
+    It records in the SQL store that DATABASE_URL names and reads from the Valkey that
+    REDIS_URL names. Any number may run.
+
+    \b
+    Exit codes: 0 stopped, 2 bad settings, 3 the SQL store cannot be reached.
+
+    \b
+    Example: REDIS_URL=redis://127.0.0.1:6379 headrace api
+    """
+    from headrace.cli.roles import run_api
+
+    sys.exit(run_api())
+
+
+@app.command()
 def orchestrator() -> None:
     """Run an orchestrator until SIGTERM.
 
@@ -170,6 +221,55 @@ def worker(handlers: Handlers = None) -> None:
     from headrace.cli.roles import run_worker
 
     sys.exit(run_worker(handlers or []))
+
+
+@app.command()
+def migrate(
+    check: Annotated[bool, typer.Option("--check", help="Only look: exit 1 if the schema is not up to date.")] = False,
+) -> None:
+    """Bring the schema of the SQL store up to date.
+
+    Any number may run at the same time.
+
+    \b
+    Exit codes: 0, 1 not up to date (--check) or from a newer version, 2 bad settings,
+    3 the database cannot be reached.
+
+    \b
+    Example: DATABASE_URL=postgresql://headrace@127.0.0.1/headrace headrace migrate
+    """
+    from headrace.cli.migrate import migrate as bring_up_to_date
+
+    sys.exit(bring_up_to_date(only_check=check))
+
+
+@app.command()
+def doctor(
+    json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")] = False,
+) -> None:
+    """Check settings, stores, clocks, handlers and limits.
+
+    With nothing configured it checks what the embedded mode needs. It also prints the
+    settings, with secrets hidden.
+
+    \b
+    Exit codes: 0, 1 there are problems, 2 bad settings.
+
+    \b
+    Example: REDIS_URL=redis://127.0.0.1:6379 headrace doctor
+    """
+    from headrace.cli.doctor import diagnose
+
+    sys.exit(diagnose(json_output=json_output))
+
+
+app.add_typer(executions.app, name="executions")
+app.command()(executions.why)
+app.add_typer(dlq.app, name="dlq")
+app.command()(workers.workers)
+app.command()(workers.queues)
+app.add_typer(workflows.app, name="workflows")
+app.add_typer(keys.app, name="keys")
 
 
 @app.callback(invoke_without_command=True)

@@ -12,9 +12,9 @@ import structlog
 
 from headrace import logs
 from headrace.cli.startup import USAGE, load_registry, load_settings
-from headrace.errors import HeadraceError, StoreUnavailable, StoreUnsupported
+from headrace.errors import HeadraceError, RecordUnavailable, StoreUnavailable, StoreUnsupported
 from headrace.hot.store import HotStore
-from headrace.process import run_loop, serve
+from headrace.process import recorded, recording_on, run_loop, serve
 from headrace.settings import Settings
 
 UNREACHABLE = 3
@@ -26,7 +26,12 @@ def run_orchestrator() -> int:
     from headrace.engine.role import orchestrate
 
     settings = load_settings()
-    return _serve("orchestrator", settings, lambda store, name, stop: orchestrate(store, settings, name, stop))
+
+    async def work(store: HotStore, name: str, stop: asyncio.Event) -> None:
+        async with recorded(settings) as database:
+            await orchestrate(store, settings, name, stop, recording_on(database, store, settings, name))
+
+    return _serve("orchestrator", settings, work)
 
 
 def run_worker(modules: Sequence[str]) -> int:
@@ -46,17 +51,41 @@ def run_worker(modules: Sequence[str]) -> int:
     return _serve("worker", settings, work)
 
 
+def run_api() -> int:
+    from headrace.api.app import create_app
+    from headrace.api.server import serve as serve_http
+    from headrace.engine.service import Service
+
+    settings = load_settings()
+
+    async def work(store: HotStore, name: str, stop: asyncio.Event) -> None:
+        async with recorded(settings) as database, Service(database, store, settings) as service:
+            app = create_app(service, database, store, settings)
+            await serve_http(app, settings, stop, listening=lambda address: log.info("listening", address=address))
+
+    return _serve("api", settings, work, needs_store=False)
+
+
 def _serve(
-    role: str, settings: Settings, body: Callable[[HotStore, str, asyncio.Event], Coroutine[Any, Any, None]]
+    role: str,
+    settings: Settings,
+    body: Callable[[HotStore, str, asyncio.Event], Coroutine[Any, Any, None]],
+    *,
+    needs_store: bool = True,
 ) -> int:
     logs.configure()
     url = settings.valkey_url
     if url is None:
         print(f"headrace {role}: set REDIS_URL (or REDIS_HOST) to the Valkey that all roles share", file=sys.stderr)
         return USAGE
+    return exit_code(role, lambda: run_loop(serve(role, settings, url, body, needs_store=needs_store)))
+
+
+def exit_code(role: str, run: Callable[[], None]) -> int:
+    """Runs a role to its end and says what went wrong, if anything did."""
     try:
-        run_loop(serve(role, settings, url, body))
-    except* (StoreUnavailable, StoreUnsupported) as group:
+        run()
+    except* (StoreUnavailable, StoreUnsupported, RecordUnavailable) as group:
         print(f"headrace {role}: {_first(group)}", file=sys.stderr)
         return_code = UNREACHABLE
     except* HeadraceError as group:

@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import Any, TextIO
 
 import msgspec
 
 from headrace import logs
 from headrace.cli.definitions import Usage, read_definition, read_document
-from headrace.cli.lines import Lines
-from headrace.cli.progress import Progress
+from headrace.cli.output import complain, print_json
 from headrace.cli.roles import UNREACHABLE
 from headrace.cli.startup import USAGE, load_registry, load_settings
+from headrace.cli.views import View, fitting
 from headrace.embedded import EmbeddedValkey, scratch
 from headrace.engine.engine import Engine
 from headrace.errors import Conflict, InvalidInput, StoreUnavailable, StoreUnsupported
 from headrace.hot.store import HotStore
 from headrace.model.definition import Definition
-from headrace.model.messages import Event
 from headrace.model.validation import check_input
 from headrace.process import connected, on_signals, roles_running, run_loop
 from headrace.settings import Settings
@@ -33,17 +31,6 @@ from headrace.worker.registry import Registry
 
 INTERRUPTED = 130
 MOST_EVENTS_KEPT = 500
-
-# What JSON may contain as it is, and a terminal may obey: DEL and the C1 controls, marks that turn text around.
-_obeyed = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-
-
-class View(AbstractAsyncContextManager["View"], Protocol):
-    """Shows a run while it is open, and how it ended when it closes."""
-
-    def show(self, event: Event) -> None: ...
-
-    def interrupted(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +54,7 @@ def run_file(
     json_output: bool,
     verbose: bool = False,
 ) -> int:
-    with _results(alone=json_output) as results:
+    with results_file(alone=json_output) as results:
         logs.configure("info" if verbose else "warning")
         settings = load_settings()
         registry = load_registry([*settings.worker_handlers, *modules], settings)
@@ -76,19 +63,19 @@ def run_file(
             input_params = read_inputs(inputs, input_file)
             check_input(definition, input_params)
         except (Usage, InvalidInput) as error:
-            _complain(*(str(error).splitlines() if isinstance(error, Usage) else [str(p) for p in error.problems]))
+            complain(*(str(error).splitlines() if isinstance(error, Usage) else [str(p) for p in error.problems]))
             return USAGE
         run = Run(definition, input_params, registry, settings, results, json_output)
         try:
             return_code = run_loop(_run(run))
         except* (StoreUnavailable, StoreUnsupported) as group:
-            _complain(*(str(error) for error in group.exceptions))
+            complain(*(str(error) for error in group.exceptions))
             return_code = UNREACHABLE
         return return_code
 
 
 @contextmanager
-def _results(*, alone: bool) -> Iterator[TextIO]:
+def results_file(*, alone: bool) -> Iterator[TextIO]:
     """Where the result goes. `alone`: what handlers and their children print to stdout goes to stderr meanwhile."""
     if not alone:
         yield sys.stdout
@@ -125,7 +112,7 @@ async def _run(run: Run) -> int:
     interrupted = asyncio.Event()
     # When the roles stop, the execution has ended: nothing that still runs is worth waiting for.
     settings = run.settings.model_copy(update={"worker_graceful_shutdown_timeout": 0.0})
-    async with on_signals(interrupted.set), _view(run.definition, quiet=run.json_output) as view:
+    async with on_signals(interrupted.set), fitting(run.definition, quiet=run.json_output) as view:
         with scratch(settings.headrace_home) as folder, EmbeddedValkey(folder) as server:
             async with connected(server.url, settings) as store, roles_running(store, settings, run.registry) as worker:
                 engine = Engine(store, settings)
@@ -138,17 +125,6 @@ async def _run(run: Run) -> int:
         sys.stdout.flush()
         os._exit(code)  # handlers that do not listen: the event loop would wait for them
     return code
-
-
-def _view(definition: Definition, *, quiet: bool) -> View:
-    """Drawn where a terminal allows it, else plain lines."""
-    progress = Progress(definition)
-    if not quiet and sys.stderr.isatty():
-        from headrace.cli.live import LiveView, terminal
-
-        if console := terminal():
-            return LiveView(progress, console)
-    return Lines(progress, quiet=quiet)
 
 
 async def _until_ended(
@@ -187,18 +163,8 @@ async def _follow(engine: Engine, store: HotStore, execution_id: str, view: View
             after = event_id
 
 
-def _complain(*lines: str) -> None:
-    for line in lines:
-        print(line, file=sys.stderr)
-
-
 def _print_result(ended: dict[str, Any], run: Run) -> None:
     """Of an execution that did not complete, what its output nodes gave nevertheless."""
     shown = ended if run.json_output else ended["output"]
-    if not shown and ended["status"] != "COMPLETED":
-        return
-    text = msgspec.json.format(msgspec.json.encode(shown)).decode()
-    try:
-        print(_obeyed.sub(lambda match: f"\\u{ord(match[0]):04x}", text), file=run.results, flush=True)
-    except BrokenPipeError:  # whoever reads it has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), run.results.fileno())
+    if shown or ended["status"] == "COMPLETED":
+        print_json(shown, run.results)

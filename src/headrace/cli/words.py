@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from typing import TYPE_CHECKING
 
-from headrace.model.messages import Failure
+if TYPE_CHECKING:  # the types alone would cost every command, also its help, some milliseconds
+    from headrace.model.messages import Failure
 
 _unusual = re.compile(r"[^\n\x20-\x7e]")
 

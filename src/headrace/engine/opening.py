@@ -12,16 +12,18 @@ from headrace.hot.store import SLICE
 from headrace.model.definition import Definition, Node
 from headrace.model.graph import Graph
 from headrace.model.messages import Dispatch, Opening, OpenSlice, Record
+from headrace.model.state import NodeState
 
 SLICE_BYTES = 4 << 20
+ENDED = (NodeState.COMPLETED, NodeState.FAILED, NodeState.SKIPPED)
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A completed node of an earlier run."""
+    """What is known of a node already: completed, with its output; or failed, skipped, or tried before."""
 
     record: Record
-    output: str
+    output: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class Run:
     old_epoch: str = ""
     last_event: str = ""
     roots: Sequence[tuple[Node, str]] = ()
+    is_cancelled: bool = False
 
 
 def fresh(run: Run, token: str) -> OpenSlice:
@@ -46,7 +49,7 @@ def fresh(run: Run, token: str) -> OpenSlice:
         run.execution_id,
         token,
         outputs=[(INPUT_FIELD, run.input_text)],
-        opening=_opening(run, 0),
+        opening=_opening(run, 0, 0, is_fresh=True),
         roots=[
             Dispatch(run.execution_id, token, run.number, node.id, 1, 0, node.handler, payload)
             for node, payload in run.roots
@@ -55,7 +58,8 @@ def fresh(run: Run, token: str) -> OpenSlice:
 
 
 def continued(run: Run, token: str, graph: Graph, kept: Mapping[str, Kept]) -> list[OpenSlice]:
-    """The completed nodes with their outputs, and how many parents of each node they are; the last slice opens."""
+    """What is known of nodes, the outputs of completed ones, and how many parents of each node are complete; the last
+    slice opens."""
     slices: list[OpenSlice] = []
     rows: list[tuple[str | int, ...]] = []
     counts: list[tuple[str, int]] = []
@@ -69,12 +73,15 @@ def continued(run: Run, token: str, graph: Graph, kept: Mapping[str, Kept]) -> l
 
     done: dict[int, int] = {}
     for name, node in kept.items():
-        children = graph.children[graph.index[name]]
-        for child in children:
-            done[child] = done.get(child, 0) + 1
-        rows.append((name, *msgspec.structs.astuple(msgspec.structs.replace(node.record, cursor=len(children)))))
-        outputs.append((name, node.output))
-        size += len(node.output)
+        record = node.record
+        if node.output is not None:
+            children = graph.children[graph.index[name]]
+            for child in children:
+                done[child] = done.get(child, 0) + 1
+            record = msgspec.structs.replace(record, cursor=len(children))
+            outputs.append((name, node.output))
+            size += len(node.output)
+        rows.append((name, *msgspec.structs.astuple(record)))
         if size > SLICE_BYTES or len(rows) >= SLICE:
             cut()
     names = list(graph.index)
@@ -82,20 +89,22 @@ def continued(run: Run, token: str, graph: Graph, kept: Mapping[str, Kept]) -> l
         counts.append((names[child], count))
         if len(counts) >= SLICE:
             cut()
-    slices.append(OpenSlice(run.execution_id, token, rows, counts, outputs, _opening(run, len(kept))))
+    ended = [node.record.state for node in kept.values() if node.record.state in ENDED]
+    opening = _opening(run, len(ended), ended.count(NodeState.FAILED), is_fresh=not kept)
+    slices.append(OpenSlice(run.execution_id, token, rows, counts, outputs, opening))
     return slices
 
 
-def _opening(run: Run, kept: int) -> Opening:
+def _opening(run: Run, ended: int, failed: int, *, is_fresh: bool) -> Opening:
     definition = run.definition
     return Opening(
         run=run.number,
         definition=definition.content_hash,
         mode=definition.on_failure,
-        left=len(definition.nodes) - kept,
-        failed=0,
+        left=len(definition.nodes) - ended,
+        failed=failed,
         created_ms=run.created_ms,
         timeout_ms=round((definition.timeout_seconds or 0) * 1000),
-        cancelled=False,
-        start="all" if kept else "roots",
+        cancelled=run.is_cancelled,
+        start="roots" if is_fresh else "all",
     )

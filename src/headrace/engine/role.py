@@ -1,18 +1,24 @@
-"""The orchestrator's role: its loops over all partitions, started and stopped together."""
+"""The orchestrator's role: hints and timers of every partition; with a record, archive and reconciliation too."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from headrace.engine.keeper import Keeper
 from headrace.engine.orchestrator import Orchestrator
 from headrace.hot.store import HotStore
 from headrace.settings import Settings
 
+if TYPE_CHECKING:  # SQL is not loaded where there is no record
+    from headrace.engine.recording import Recording
+
 LANES = 2  # batches of hints that are worked on at once, per partition
 
 
-async def orchestrate(store: HotStore, settings: Settings, name: str, stop: asyncio.Event) -> None:
+async def orchestrate(
+    store: HotStore, settings: Settings, name: str, stop: asyncio.Event, recording: Recording | None = None
+) -> None:
     orchestrator = Orchestrator(store, settings, name)
     keeper = Keeper(store, settings, orchestrator)
     async with asyncio.TaskGroup() as group:
@@ -20,3 +26,5 @@ async def orchestrate(store: HotStore, settings: Settings, name: str, stop: asyn
             for lane in range(LANES):
                 group.create_task(orchestrator.follow(partition, lane, stop))
             group.create_task(keeper.keep(partition, stop))
+        if recording is not None:
+            group.create_task(recording.run(stop))

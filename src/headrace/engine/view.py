@@ -28,6 +28,8 @@ def describe(
     plan: Plan,
     records: Sequence[Record],
     outputs: Mapping[str, Any],
+    *,
+    version: int | None = 1,
 ) -> dict[str, Any]:
     status = ExecutionState(held.status)
     states = [shown(NodeState(record.state), status) for record in records]
@@ -35,7 +37,7 @@ def describe(
     return {
         "execution_id": execution_id,
         "workflow": plan.definition.name,
-        "version": 1,
+        "version": version,
         "status": status.name,
         "run": held.run,
         "input_params": outputs.get(INPUT_FIELD, {}),

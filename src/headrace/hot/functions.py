@@ -42,7 +42,9 @@ class Functions:
     ) -> list[str]:
         fields: list[object] = [RESERVATION_MS, definition_ttl_seconds]
         for one in reservations:
-            fields += (one.execution_id, one.token, one.old_epoch, one.last_event, one.run, one.again)
+            fields += (
+                one.execution_id, one.token, one.old_epoch, one.last_event, one.run, one.again, one.behind
+            )  # fmt: skip
         return _texts(await self._call("reserve", partition, codec.encode(fields)))
 
     async def open(self, partition: int, slices: Sequence[OpenSlice]) -> list[str]:

@@ -19,6 +19,11 @@ counters, timers and streams together. An execution belongs to the partition tha
     hr:{p}:control           stream  cancellations, which workers watch               capped
     hr:{p}:timers            zset    retries, leases, deadlines by due time in ms     any function .. due
     hr:{p}:workers           hash    worker -> last heartbeat and what it offers      renew .. sign-off, keeper
+    hr:{p}:handlers          hash    handler -> JSON Schema of its config, or null    for ever
+    hr:{p}:logs              stream  what handlers logged, until it is archived       capped
+    hr:{p}:duty:<name>       string  who has a periodic duty now; only saves work     seconds
+    hr:{p}:rate:<who>:<n>    string  requests of an API client in a window of time    two windows
+    hr:{p}:metrics           hash    what happened -> how often, for /metrics         for ever
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Blocking reads have connections of their own, whose timeout lies above their BLO
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,12 +13,13 @@ from headrace.errors import StoreUnsupported
 from headrace.hot import codec, keys
 from headrace.hot.functions import Functions
 from headrace.hot.wire import Address, Argument, BlockingLinks, Link, Refused
-from headrace.model.messages import Event, Execution, Hint, Record
+from headrace.model.messages import Event, Execution, Hint, Record, Token
 
 OLDEST_SERVER = (7, 0)
 SLICE = 1000  # names in one command
 REPLY_BYTES = 4 << 20  # about what one reply may hold
 BLOCK_MARGIN_SECONDS = 10.0
+MOST_LOGS = 10_000
 
 
 class HotStore(Functions):
@@ -118,6 +119,25 @@ class HotStore(Functions):
         ms, seq = through.split("-")
         await self._link.call("XTRIM", self._key("events", partition), "MINID", "=", f"{ms}-{int(seq) + 1}")
 
+    async def keep_logs(self, partition: int, logged: Sequence[tuple[Token, str]]) -> None:
+        """What handlers logged, until the archiver takes it; of too much the oldest goes."""
+        command = ("XADD", self._key("logs", partition), "MAXLEN", "~", MOST_LOGS, "*")
+        await self._link.call_all(
+            [(*command, "@", "|".join(map(str, codec.token_fields(token))), "l", text) for token, text in logged]
+        )
+
+    async def read_logs(self, partition: int, most: int) -> list[tuple[str, Token, str]]:
+        entries = await self._link.call("XRANGE", self._key("logs", partition), "-", "+", "COUNT", most)
+        found: list[tuple[str, Token, str]] = []
+        for entry_id, (_, token, _, text) in entries:
+            execution_id, epoch, run, node, attempt = token.decode().split("|")
+            found.append((entry_id.decode(), Token(execution_id, epoch, int(run), node, int(attempt)), text.decode()))
+        return found
+
+    async def drop_logs(self, partition: int, through: str) -> None:
+        ms, seq = through.split("-")
+        await self._link.call("XTRIM", self._key("logs", partition), "MINID", "=", f"{ms}-{int(seq) + 1}")
+
     # ---- plain reads and writes
 
     async def put_definition(self, partition: int, content_hash: str, text: str, ttl_seconds: int) -> None:
@@ -134,6 +154,17 @@ class HotStore(Functions):
         key = keys.execution(self.partition_of(execution_id), execution_id)
         values = await self._link.call("HMGET", key, *codec.EXECUTION_FIELDS)
         return codec.read_execution(values)
+
+    async def executions(self, ids: Sequence[str]) -> list[Execution | None]:
+        """Several of one round trip's length each; those of a format that is not ours are refused by the functions."""
+        found: list[Execution | None] = []
+        for start in range(0, len(ids), SLICE):
+            commands: list[tuple[Argument, ...]] = [
+                ("HMGET", keys.execution(self.partition_of(one), one), *codec.EXECUTION_FIELDS)
+                for one in ids[start : start + SLICE]
+            ]
+            found += map(codec.read_execution, await self._link.call_all(commands))
+        return found
 
     async def records(self, execution_id: str, names: Sequence[str]) -> list[Record]:
         key = keys.execution(self.partition_of(execution_id), execution_id)
@@ -193,6 +224,17 @@ class HotStore(Functions):
             found[name.decode()] = (int(seen_ms), about)
         return found
 
+    async def offer(self, schemas: Mapping[str, str]) -> None:
+        """What handlers a worker brings, each with the JSON Schema of its config: definitions are checked by it."""
+        if schemas:
+            await self._link.call(
+                "HSET", self._key("handlers", 0), *(part for pair in schemas.items() for part in pair)
+            )
+
+    async def offered(self) -> dict[str, str]:
+        flat = await self._link.call("HGETALL", self._key("handlers", 0))
+        return {name.decode(): text.decode() for name, text in zip(flat[::2], flat[1::2], strict=True)}
+
     async def drop_worker(self, partition: int, worker: str) -> None:
         await self._link.call("HDEL", self._key("workers", partition), worker)
 
@@ -202,6 +244,62 @@ class HotStore(Functions):
         handlers = sorted(name.decode() for name in names)
         depths = await self._link.call_all([("XLEN", keys.tasks(partition, handler)) for handler in handlers])
         return dict(zip(handlers, depths, strict=True))
+
+    async def queue_ages(self, partition: int) -> dict[str, tuple[int, int]]:
+        """Handler -> (number of waiting tasks, since when the first of them waits, in ms, or 0)."""
+        depths = await self.queues(partition)
+        heads = await self._link.call_all(
+            [("XRANGE", keys.tasks(partition, handler), "-", "+", "COUNT", 1) for handler in depths]
+        )
+        return {
+            handler: (depth, int(head[0][0].partition(b"-")[0]) if head else 0)
+            for (handler, depth), head in zip(depths.items(), heads, strict=True)
+        }
+
+    async def hold(self, partition: int, duty: str, holder: str, ms: int) -> bool:
+        """Whether this holder has a periodic duty now. It only keeps two from doing the same: either one may."""
+        key = self._key(f"duty:{duty}", partition)
+        if await self._link.call("SET", key, holder, "NX", "PX", ms):
+            return True
+        if await self._link.call("GET", key) != holder.encode():
+            return False
+        await self._link.call("PEXPIRE", key, ms)
+        return True
+
+    async def count_request(self, client: str, window: int, window_seconds: int) -> tuple[int, int]:
+        """One more of this client in this window of time: how many there are now, and were in the window before."""
+        key = self._key(f"rate:{client}:", self.partition_of(client))
+        now, _, before = await self._link.call_all(
+            [
+                ("INCR", f"{key}{window}"),
+                ("EXPIRE", f"{key}{window}", 2 * window_seconds),
+                ("GET", f"{key}{window - 1}"),
+            ]
+        )
+        return now, int(before or 0)
+
+    async def uncount_request(self, client: str, window: int) -> None:
+        await self._link.call("DECR", self._key(f"rate:{client}:{window}", self.partition_of(client)))
+
+    async def count(self, partition: int, counts: Mapping[str, int]) -> None:
+        """Adds to the sums that /metrics shows."""
+        key = self._key("metrics", partition)
+        await self._link.call_all([("HINCRBY", key, name, by) for name, by in counts.items()])
+
+    async def counted(self, partition: int) -> dict[str, int]:
+        flat = await self._link.call("HGETALL", self._key("metrics", partition))
+        return {name.decode(): int(value) for name, value in zip(flat[::2], flat[1::2], strict=True)}
+
+    async def held_executions(self, partition: int, cursor: str, most: int = SLICE) -> tuple[str, list[str]]:
+        """Ids of executions that the store has, page by page: (cursor of the next page, ids); it ends with "0"."""
+        prefix = keys.execution(partition, "")
+        pattern = prefix.replace("{", "\\{").replace("}", "\\}") + "*"
+        after, found = await self._link.call("SCAN", cursor, "MATCH", pattern, "COUNT", most)
+        return after.decode(), [key.decode().removeprefix(prefix) for key in found]
+
+    async def last_event(self, partition: int) -> str:
+        newest = await self._link.call("XREVRANGE", self._key("events", partition), "+", "-", "COUNT", 1)
+        return newest[0][0].decode() if newest else "0-0"
 
     async def now_ms(self) -> int:
         """The server's clock: the only one that decides anything."""

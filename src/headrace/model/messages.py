@@ -251,7 +251,8 @@ class Opening(msgspec.Struct, frozen=True, array_like=True):
 class Reservation(msgspec.Struct, frozen=True, array_like=True):
     """Of one execution; the epoch and the last event are those that the caller knows, empty for a fresh one.
 
-    `again`: another reservation, perhaps one whose maker died, may be replaced."""
+    `again`: another reservation, perhaps one whose maker died, may be replaced. `behind`: what is open there, with this
+    epoch and last event, is known to be older than the record, so it may be replaced within its run."""
 
     execution_id: str
     token: str
@@ -259,6 +260,7 @@ class Reservation(msgspec.Struct, frozen=True, array_like=True):
     last_event: str = ""
     run: int = 1
     again: bool = True
+    behind: bool = False
 
 
 class OpenSlice(msgspec.Struct, frozen=True, array_like=True):

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import msgspec
 import structlog
 
+from headrace import logs
 from headrace.errors import StoreUnavailable
 from headrace.hot.store import HotStore
 from headrace.model.messages import Outcome, Report, Task, Token
@@ -30,6 +32,7 @@ CALL_BYTES = 4 << 20
 CALL_ITEMS = 500
 AWAY_SECONDS = 0.2
 NOTHING_FOR_US_SECONDS = 0.02
+OFFER_EVERY_SECONDS = 30.0
 STOP_WITHIN_SECONDS = 3.0  # for handlers that were told to stop, at shutdown
 
 _encode = msgspec.json.Encoder().encode
@@ -53,6 +56,7 @@ class Worker:
         self._settings = settings
         self._registry = registry
         self._handlers = registry.names
+        self._schemas = {each.name: _encode(each.config_schema).decode() for each in registry}
         self._slots = Slots(settings.worker_concurrency)
         self._attempts = Attempts(
             registry,
@@ -64,6 +68,7 @@ class Worker:
         )
         self._running: dict[Token, Running] = {}
         self._reports: list[list[Report]] = [[] for _ in range(store.partitions)]
+        self._logged: list[list[tuple[Token, str]]] = [[] for _ in range(store.partitions)]
         self._reportable = [asyncio.Event() for _ in range(store.partitions)]
         self._idle: set[asyncio.Task[bool]] = set()
         self._stopping = False
@@ -80,7 +85,9 @@ class Worker:
                 fetchers = [group.create_task(self._fetch(partition)) for partition in partitions]
                 watchers = [group.create_task(self._watch_control(partition)) for partition in partitions]
                 reporters = [group.create_task(self._report(partition)) for partition in partitions]
+                offering = group.create_task(self._offer())
                 await stop.wait()
+                offering.cancel()
                 await self._stop_fetching(fetchers)
                 await self._drain()
                 for task in watchers:
@@ -104,6 +111,16 @@ class Worker:
         values = {name: value.get_secret_value() for name, value in self._settings.secrets.items()}
         if short := [name for name, value in values.items() if value and not is_redactable(value)]:
             log.warning("secrets are too short to be redacted", names=short, shortest=SHORTEST)
+
+    async def _offer(self) -> None:
+        """Tells what handlers there are, at the start and now and then: the store may have been wiped."""
+        while True:
+            try:
+                await self._store.offer(self._schemas)
+            except StoreUnavailable:
+                await asyncio.sleep(AWAY_SECONDS)
+            else:
+                await asyncio.sleep(OFFER_EVERY_SECONDS)
 
     # ---- taking work
 
@@ -144,6 +161,7 @@ class Worker:
                 waiting.result()
         finally:
             self._idle.discard(waiting)
+            waiting.cancel()
 
     def _start(self, partition: int, task: Task) -> None:
         running = Running(task, partition, self._attempts.hard_deadline(task))
@@ -153,12 +171,15 @@ class Worker:
     async def _attempt(self, running: Running) -> None:
         task = running.task
         try:
-            outcome = await self._attempts.run(task)
+            with logs.kept() as lines:
+                outcome = await self._attempts.run(task)
         except asyncio.CancelledError:
             self._running.pop(task.token, None)  # cancelled, lost or given back: nothing to report
             return
         finally:
             self._slots.give_back(1)
+        if lines:
+            self._logged[running.partition].append((task.token, f"[{','.join(lines)}]"))
         self._queue_report(running.partition, task, outcome)
 
     # ---- reporting
@@ -186,11 +207,21 @@ class Worker:
                 await asyncio.sleep(AWAY_SECONDS)
                 continue
             del queue[: len(batch)]
+            await self._keep_logs(partition)
             for report in batch:
                 self._running.pop(report.token, None)
             if stale:
                 self.stale_reports += len(stale)
                 log.info("reports came too late", count=len(stale))
+                with suppress(StoreUnavailable):
+                    await self._store.count(partition, {"late_results": len(stale)})
+
+    async def _keep_logs(self, partition: int) -> None:
+        """What handlers logged, beside their reports; nothing depends on it, so nothing is tried again."""
+        logged, self._logged[partition] = self._logged[partition], []
+        if logged:
+            with suppress(StoreUnavailable):
+                await self._store.keep_logs(partition, logged)
 
     # ---- stopping handlers
 

@@ -1,0 +1,1 @@
+"""The REST API: HTTP in front of the service, and nothing that the service could do itself."""

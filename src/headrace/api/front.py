@@ -1,0 +1,73 @@
+"""The outermost layer: counts every request, gives every answer its security headers, and has the last word on errors.
+
+What is raised and not expected becomes a 500 that says nothing about the inside; the log has it.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from headrace.api.problems import answer_error
+
+HEADERS: Final = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+class HttpMetrics:
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.requests = Counter(
+            "headrace_http_requests", "HTTP requests.", ("method", "route", "status"), registry=registry
+        )
+        self.seconds = Histogram(
+            "headrace_http_request_seconds",
+            "Seconds from a request to the beginning of its answer.",
+            ("method", "route"),
+            registry=registry,
+        )
+
+    def count(self, scope: Scope, status: int, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", "unknown")  # the pattern: few values, whatever clients ask for
+        method = scope["method"] if scope["method"] in METHODS else "other"
+        self.requests.labels(method, route, status).inc()
+        self.seconds.labels(method, route).observe(seconds)
+
+
+class Front:
+    def __init__(self, app: ASGIApp, metrics: HttpMetrics) -> None:
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun, status = time.perf_counter(), 0
+
+        async def send_out(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+                self._metrics.count(scope, status, time.perf_counter() - begun)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_out)
+        except Exception as error:
+            answer = answer_error(error)
+            if status:
+                raise  # half an answer is out: all that is left is to close the connection
+            await answer(scope, receive, send_out)

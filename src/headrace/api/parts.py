@@ -1,0 +1,77 @@
+"""What every route works with, put together once per application."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from starlette.requests import Request
+
+from headrace.engine.service import Service
+from headrace.errors import RecordUnavailable, StoreUnavailable
+from headrace.model.configs import HandlerSpec
+from headrace.record.admin import DeadLetters
+from headrace.record.queries import Queries
+from headrace.record.readings import Readings
+from headrace.settings import Settings
+
+SPECS_SECONDS = 1.0
+
+
+class Specs:
+    """The known handlers, asked for at most once a second; while a store is away, those that were known before."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._known: Mapping[str, HandlerSpec] | None = None
+        self._asked = 0.0
+
+    async def known(self) -> Mapping[str, HandlerSpec]:
+        if self._known is None or time.monotonic() - self._asked > SPECS_SECONDS:
+            try:
+                self._known = await self._service.specs()
+            except (StoreUnavailable, RecordUnavailable):
+                if self._known is None:
+                    raise
+            self._asked = time.monotonic()
+        return self._known
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks: `name` stands in the audit trail, idempotency keys and the rate of requests belong to `owner`."""
+
+    name: str
+    owner: str
+    scopes: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Parts:
+    service: Service
+    queries: Queries
+    readings: Readings
+    letters: DeadLetters
+    settings: Settings
+    specs: Specs
+    stop: asyncio.Event = field(default_factory=asyncio.Event)  # ends the streams of events
+    large_bodies: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+CALLER = "headrace.caller"
+
+
+def parts(request: Request) -> Parts:
+    return cast("Parts", request.app.state.parts)
+
+
+def actor(request: Request) -> str:
+    return caller(request).name
+
+
+def caller(request: Request) -> Caller:
+    found: Any = request.scope[CALLER]
+    return cast("Caller", found)

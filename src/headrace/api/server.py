@@ -1,0 +1,97 @@
+"""Serving the application: a socket, uvicorn on it, and an orderly end.
+
+It runs as a task among others and ends when the stop event is set: streams of events end, requests under way have a
+while to finish. Signals belong to the process, not to the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import cast
+
+import uvicorn
+from fastapi import FastAPI
+
+from headrace.api.auth import Callers, is_loopback
+from headrace.api.parts import Parts
+from headrace.errors import HeadraceError
+from headrace.settings import Settings
+
+FINISH_WITHIN_SECONDS = 10
+BACKLOG = 2048
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def serve(
+    app: FastAPI, settings: Settings, stop: asyncio.Event, *, listening: Callable[[str], None] | None = None
+) -> None:
+    """Until `stop` is set. `listening` is told the address as soon as clients can connect."""
+    callers = cast("Callers", app.state.callers)
+    parts = cast("Parts", app.state.parts)
+    await _check_exposure(callers, settings)
+    listener = _listen(settings.api_host, settings.api_port)
+    config = uvicorn.Config(
+        app,
+        lifespan="off",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=FINISH_WITHIN_SECONDS,
+    )
+    server = _Server(config)
+    if listening is not None:
+        listening(_url(listener))
+    try:
+        async with asyncio.TaskGroup() as group:
+            serving = group.create_task(server.serve(sockets=[listener]))
+            stopping = group.create_task(stop.wait())
+            await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
+            parts.stop.set()
+            server.should_exit = True
+            stopping.cancel()
+    finally:  # if this was cancelled, uvicorn has closed nothing
+        for each in (*getattr(server, "servers", ()), listener):
+            each.close()
+
+
+async def _check_exposure(callers: Callers, settings: Settings) -> None:
+    if settings.api_allow_open or is_loopback(settings.api_host) or await callers.any_key():
+        return
+    raise HeadraceError(
+        f"without any API key the API does not listen on {settings.api_host}: make a key with `headrace keys create`, "
+        "set API_KEYS, or say API_ALLOW_OPEN=true if everybody who can reach it may use it"
+    )
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Bound and listening: a client that connects from now on is answered."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        # The protocol is named because asyncio sends without delay only where it is: else an answer waits for 40 ms.
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(BACKLOG)
+        except OSError:
+            listener.close()
+            raise
+    except OSError as error:
+        raise HeadraceError(f"cannot listen on {host} port {port}: {error.strerror or error}") from error
+    listener.setblocking(False)
+    return listener
+
+
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,238 @@
+"""What users ask for, written down before anything happens: submit, trigger, retry, cancel.
+
+Each is a compare-and-set on the execution's row, with its line in the audit trail, in one transaction. The hot store
+hears of it afterwards; whatever keeps it from hearing, the reconciler makes good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Update, func, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+from uuid_utils import uuid7
+
+from headrace.model.definition import Definition
+from headrace.record.clock import now_ms
+from headrace.record.database import Database
+from headrace.record.tables import audit, dead_letters, definitions, executions, idempotency_keys
+
+VERSION_RACES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Idempotency:
+    """A client's key, within what belongs to `owner`; the same key must come with the same body."""
+
+    owner: str
+    key: str
+    body_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """An execution to be; with `input_text` it is triggered at once."""
+
+    execution_id: str
+    partition: int
+    definition: Definition
+    actor: str
+    input_text: str | None = None
+    idempotency: Idempotency | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """`is_new` is false where the idempotency key had been used before: then this is that execution."""
+
+    execution_id: str
+    definition_id: str
+    version: int
+    is_new: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class KeyReused:
+    """The idempotency key came with another body."""
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """Where an execution stands: `done` says whether this call brought it there."""
+
+    status: str
+    run: int
+    done: bool
+
+
+class Acceptance:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def submit(self, submissions: Sequence[Submission]) -> list[Accepted | KeyReused]:
+        """All in one transaction, with few statements: they are accepted when it is committed."""
+        answers: dict[int, Accepted | KeyReused] = {}
+        stored: dict[tuple[str, str], tuple[str, int]] = {}
+        ours: dict[tuple[str, str], Submission] = {}
+        async with self._database.write() as connection:
+            for i in sorted(range(len(submissions)), key=lambda i: _lock_order(submissions[i])):
+                wanted, given = submissions[i], submissions[i].idempotency
+                twin = ours.setdefault((given.owner, given.key), wanted) if given else wanted
+                if given and twin is wanted and (earlier := await self._claim_key(connection, wanted, given)):
+                    answers[i] = earlier
+                    del ours[given.owner, given.key]
+                    continue
+                if given and twin.idempotency and twin.idempotency.body_hash != given.body_hash:
+                    answers[i] = KeyReused()
+                    continue
+                content = (twin.definition.name, twin.definition.content_hash)
+                if content not in stored:
+                    stored[content] = await self._definition(connection, twin.definition)
+                answers[i] = Accepted(twin.execution_id, *stored[content], is_new=twin is wanted)
+            await self._insert(connection, [(submissions[i], answer) for i, answer in answers.items()])
+        return [answers[i] for i in range(len(submissions))]
+
+    async def trigger(self, execution_id: str, input_text: str, actor: str) -> Now | None:
+        """PENDING becomes RUNNING. None: there is no such execution."""
+        change = update(executions).values(status="RUNNING", run=1, input=input_text)
+        return await self._change(execution_id, ("PENDING",), change, "trigger", actor)
+
+    async def retry(self, execution_id: str, actor: str) -> Now | None:
+        """FAILED or CANCELLED becomes RUNNING in the next run, which settles its dead letters."""
+        change = update(executions).values(
+            status="RUNNING", run=executions.c.run + 1, error=None, error_node=None, finished_ms=None
+        )
+        letters = update(dead_letters).values(status="RETRIED")
+        letters = letters.where(dead_letters.c.execution_id == execution_id, dead_letters.c.status == "OPEN")
+        return await self._change(execution_id, ("FAILED", "CANCELLED"), change, "retry", actor, also=letters)
+
+    async def cancel(self, execution_id: str, actor: str) -> Now | None:
+        """Marks the run; it is CANCELLED once the hot store has said so. Asked again, it is done all the same."""
+        change = update(executions).values(cancelled_run=executions.c.run)
+        change = change.where(executions.c.cancelled_run != executions.c.run)
+        return await self._change(execution_id, ("RUNNING",), change, "cancel", actor)
+
+    async def _change(
+        self,
+        execution_id: str,
+        allowed: Sequence[str],
+        change: Update,
+        action: str,
+        actor: str,
+        *,
+        also: Update | None = None,
+    ) -> Now | None:
+        where = select(executions.c.status, executions.c.run).where(executions.c.id == execution_id)
+        async with self._database.write() as connection:
+            before = (await connection.execute(where.with_for_update())).one_or_none()
+            if before is None:
+                return None
+            if before.status not in allowed:
+                return Now(before.status, before.run, done=False)
+            changed = await connection.execute(change.where(executions.c.id == execution_id))
+            if not changed.rowcount:  # it had been done before: nothing new for the trail
+                return Now(before.status, before.run, done=True)
+            if also is not None:
+                await connection.execute(also)
+            await connection.execute(insert(audit), [audit_line(actor, action, execution_id)])
+            after = (await connection.execute(where)).one()
+            return Now(after.status, after.run, done=True)
+
+    async def _insert(
+        self, connection: AsyncConnection, answered: Sequence[tuple[Submission, Accepted | KeyReused]]
+    ) -> None:
+        new = [(one, answer) for one, answer in answered if isinstance(answer, Accepted) and answer.is_new]
+        if not new:
+            return
+        rows = [
+            {
+                "id": wanted.execution_id,
+                "definition_id": accepted.definition_id,
+                "workflow": wanted.definition.name,
+                "version": accepted.version,
+                "partition": wanted.partition,
+                "status": "PENDING" if wanted.input_text is None else "RUNNING",
+                "run": 0 if wanted.input_text is None else 1,
+                "epoch": "",
+                "last_event": "",
+                "cancelled_run": 0,
+                "input": wanted.input_text,
+                "created_ms": now_ms(),
+            }
+            for wanted, accepted in new
+        ]
+        await connection.execute(insert(executions), rows)
+        trail = [
+            audit_line(wanted.actor, "submit" if wanted.input_text is None else "start", wanted.execution_id)
+            for wanted, _ in new
+        ]
+        await connection.execute(insert(audit), trail)
+
+    async def _claim_key(
+        self, connection: AsyncConnection, wanted: Submission, given: Idempotency
+    ) -> Accepted | KeyReused | None:
+        """None: the key is new, and ours now. A transaction that has the same key is waited for."""
+        row = {
+            "owner": given.owner,
+            "key": given.key,
+            "body_hash": given.body_hash,
+            "execution_id": wanted.execution_id,
+            "created_ms": now_ms(),
+        }
+        known = idempotency_keys.c
+        found = None
+        while found is None:  # again only if the key was there and expired meanwhile
+            claim = self._database.insert(idempotency_keys).values(row).on_conflict_do_nothing()
+            if (await connection.execute(claim)).rowcount:
+                return None
+            found = (
+                await connection.execute(
+                    select(known.body_hash, executions.c.id, executions.c.definition_id, executions.c.version)
+                    .join(executions, executions.c.id == known.execution_id)
+                    .where(known.owner == given.owner, known.key == given.key)
+                )
+            ).one_or_none()
+        if found.body_hash != given.body_hash:
+            return KeyReused()
+        return Accepted(found.id, found.definition_id, found.version, is_new=False)
+
+    async def _definition(self, connection: AsyncConnection, definition: Definition) -> tuple[str, int]:
+        """Its id and version: those of the same content, or the next."""
+        table, name = definitions.c, definition.name
+        same = select(table.id, table.version).where(table.name == name, table.content_hash == definition.content_hash)
+        newest = select(func.coalesce(func.max(table.version), 0)).where(table.name == name)
+        for _ in range(VERSION_RACES):
+            found = (await connection.execute(same)).one_or_none()
+            if found is not None:
+                return found.id, found.version
+            row = {
+                "id": str(uuid7()),
+                "name": name,
+                "version": (await connection.execute(newest)).scalar_one() + 1,
+                "content_hash": definition.content_hash,
+                "body": definition.to_json(),
+                "created_ms": now_ms(),
+            }
+            await connection.execute(self._database.insert(definitions).values(row).on_conflict_do_nothing())
+        raise RuntimeError(f"the versions of {name} change too fast")
+
+
+def _lock_order(wanted: Submission) -> tuple[str, ...]:
+    """Transactions that take the same names and keys in the same order do not wait for each other in a circle."""
+    given = wanted.idempotency
+    key = (given.owner, given.key) if given is not None else ()
+    return (wanted.definition.name, *key)
+
+
+def audit_line(actor: str, action: str, execution_id: str | None = None, detail: str | None = None) -> dict[str, Any]:
+    """A row of the audit trail: who did what, and when."""
+    return {
+        "id": str(uuid7()),
+        "at_ms": now_ms(),
+        "actor": actor,
+        "action": action,
+        "execution_id": execution_id,
+        "detail": detail,
+    }

@@ -1,0 +1,307 @@
+"""The outbox of the hot store, written down: events become rows, each exactly once and in order.
+
+An event is applied only if its epoch is the one that SQL holds and its predecessor is the last one applied; all others
+are old, or from a store that went back in time, and are passed over. The rows, the executions' new last events and the
+cursor are one transaction: whoever delivers the events, and however often, the record is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from sqlalchemy import bindparam, exc, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+from uuid_utils import uuid7
+
+from headrace.errors import BadValue
+from headrace.model.messages import Change, Event, Failure
+from headrace.model.state import TERMINAL_EXECUTIONS, ExecutionState, NodeState
+from headrace.record.clock import now_ms
+from headrace.record.database import Database
+from headrace.record.tables import attempts, dead_letters, executions, partitions, set_aside
+
+KEY = ("execution_id", "run", "node", "attempt")
+VALUES = ("state", "worker", "queued_ms", "started_ms", "finished_ms", "due_ms", "output", "error", "reason")
+IDS_TOGETHER = 500
+
+Entry = tuple[str, Event]
+
+
+@dataclass(slots=True)
+class _Held:
+    """An execution as SQL has it, and as this batch leaves it."""
+
+    run: int
+    epoch: str
+    last: str
+    workflow: str
+    status: str
+    changed: bool = False
+    news: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An execution whose end is in the record now: the hot store may forget it."""
+
+    execution_id: str
+    epoch: str
+    last_event: str
+
+
+@dataclass(slots=True)
+class Applied:
+    applied: int = 0
+    passed_over: int = 0
+    set_aside: int = 0
+    ended: list[Ended] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)  # those that were applied
+
+    def __iadd__(self, other: Applied) -> Applied:
+        self.applied += other.applied
+        self.passed_over += other.passed_over
+        self.set_aside += other.set_aside
+        self.ended += other.ended
+        self.events += other.events
+        return self
+
+
+class Archive:
+    def __init__(self, database: Database, *, letters: str = "all") -> None:
+        """`letters`: which final failures become dead letters, as DLQ_POLICY says."""
+        self._database = database
+        self._letters = letters
+
+    async def cursor(self, partition: int) -> str:
+        async with self._database.read() as connection:
+            found = await connection.execute(select(partitions.c.cursor).where(partitions.c.number == partition))
+            return str(found.scalar_one_or_none() or "0-0")
+
+    async def apply(self, partition: int, count: int, entries: Sequence[Entry]) -> Applied:
+        """A batch; if an event in it is refused, by halves, and what is refused alone is set aside."""
+        done = Applied()
+        await self._apply_halves(partition, entries, done, (count, entries[-1][0]))
+        return done
+
+    async def _apply_halves(
+        self, partition: int, entries: Sequence[Entry], done: Applied, cursor: tuple[int, str] | None
+    ) -> None:
+        """Only the last piece moves the cursor: an id may have events on both sides of a cut."""
+        try:
+            done += await self._apply(partition, entries, cursor)
+        except (BadValue, exc.IntegrityError, ValueError) as error:
+            if len(entries) == 1:
+                done += await self._apply(partition, entries, cursor, refused=str(error))
+                return
+            half = len(entries) // 2
+            await self._apply_halves(partition, entries[:half], done, None)
+            await self._apply_halves(partition, entries[half:], done, cursor)
+
+    async def _apply(
+        self,
+        partition: int,
+        entries: Sequence[Entry],
+        cursor: tuple[int, str] | None,
+        *,
+        refused: str | None = None,
+    ) -> Applied:
+        """`refused`: the one entry's rows cannot be written. It is set aside, and its execution goes on behind it."""
+        done = Applied()
+        rows: dict[tuple[str, int, str, int], dict[str, Any]] = {}
+        letters: list[dict[str, Any]] = []
+        async with self._database.write() as connection:
+            held = await self._held(connection, {event.execution_id for _, event in entries})
+            for entry_id, event in entries:
+                x = held.get(event.execution_id)
+                if x is None or event.epoch != x.epoch or event.previous != x.last:
+                    done.passed_over += 1
+                    continue
+                done.applied += 1
+                done.events.append(event)
+                if refused is None:
+                    letters += [one for one in _collect(rows, event, x) if self._is_kept(one)]
+                    _move(x, entry_id, event)
+                else:
+                    done.set_aside += 1
+                    await _put_aside(connection, partition, entry_id, event, refused)
+                    _move(x, entry_id, _bare(event))
+                if x.status in TERMINAL_NAMES:
+                    done.ended.append(Ended(event.execution_id, x.epoch, entry_id))
+            await self._write(connection, held, list(rows.values()), letters)
+            if cursor is not None:
+                await self._advance_cursor(connection, partition, *cursor)
+        return done
+
+    def _is_kept(self, letter: dict[str, Any]) -> bool:
+        return self._letters == "all" or not _is_retryable(letter["error"])
+
+    async def _held(self, connection: AsyncConnection, ids: Iterable[str]) -> dict[str, _Held]:
+        table, found, wanted = executions.c, {}, sorted(ids)
+        for start in range(0, len(wanted), IDS_TOGETHER):
+            query = (
+                select(table.id, table.run, table.epoch, table.last_event, table.workflow, table.status)
+                .where(table.id.in_(wanted[start : start + IDS_TOGETHER]))
+                .order_by(table.id)  # always the same order of locks
+                .with_for_update()
+            )
+            for row in await connection.execute(query):
+                found[row.id] = _Held(row.run, row.epoch, row.last_event, row.workflow, row.status)
+        return found
+
+    async def _write(
+        self,
+        connection: AsyncConnection,
+        held: Mapping[str, _Held],
+        rows: Sequence[dict[str, Any]],
+        letters: Sequence[dict[str, Any]],
+    ) -> None:
+        if rows:
+            statement = self._database.insert(attempts)
+            newer = {name: statement.excluded[name] for name in VALUES}
+            kept = {name: _coalesce(newer[name], attempts.c[name]) for name in VALUES if name != "state"}
+            upsert = statement.on_conflict_do_update(index_elements=list(KEY), set_={"state": newer["state"], **kept})
+            await connection.execute(upsert, rows)
+        if letters:
+            statement = self._database.insert(dead_letters)
+            await connection.execute(statement.on_conflict_do_nothing(), letters)
+        changed = [
+            {"x": name, "l": x.last, "s": x.status, **{key: x.news.get(key) for key in NEWS}}
+            for name, x in held.items()
+            if x.changed
+        ]
+        if changed:
+            await connection.execute(UPDATE_EXECUTION, changed)
+
+    async def _advance_cursor(self, connection: AsyncConnection, partition: int, count: int, cursor: str) -> None:
+        row = {"number": partition, "count": count, "cursor": cursor}
+        statement = self._database.insert(partitions).values(row)
+        await connection.execute(
+            statement.on_conflict_do_update(index_elements=["number"], set_={"count": count, "cursor": cursor})
+        )
+
+
+TERMINAL_NAMES = frozenset(state.name for state in TERMINAL_EXECUTIONS)
+KNOWN_STATES = frozenset(ExecutionState)
+UNREADABLE = msgspec.json.encode(Failure("error", "The error could not be stored: see the events set aside.")).decode()
+NEWS = ("started_ms", "finished_ms", "error", "error_node")
+
+
+def _coalesce(new: Any, old: Any) -> Any:
+    from sqlalchemy import func
+
+    return func.coalesce(new, old)
+
+
+UPDATE_EXECUTION = (
+    update(executions)
+    .where(executions.c.id == bindparam("x"))
+    .values(
+        last_event=bindparam("l"),
+        status=bindparam("s"),
+        **{name: _coalesce(bindparam(name), executions.c[name]) for name in NEWS},
+    )
+)
+
+
+def _move(x: _Held, entry_id: str, event: Event) -> None:
+    """The execution behind this event. What an earlier run still says does not end the later one."""
+    x.last, x.changed = entry_id, True
+    if not event.status or event.run != x.run:
+        return
+    x.status = ExecutionState(event.status).name
+    if event.status == ExecutionState.RUNNING:
+        x.news["started_ms"] = event.at_ms
+    else:
+        x.news["finished_ms"] = event.at_ms
+    if event.error:
+        x.news["error"] = event.error
+        x.news["error_node"] = next((c.node for c in event.changes if c.state == NodeState.FAILED), None)
+
+
+def _bare(event: Event) -> Event:
+    """What can surely be written of an event that was refused: the execution's new state."""
+    return msgspec.structs.replace(
+        event,
+        changes=(),
+        status=event.status if event.status in KNOWN_STATES else "",
+        error=UNREADABLE if event.error else "",
+    )
+
+
+def _collect(rows: dict[tuple[str, int, str, int], dict[str, Any]], event: Event, x: _Held) -> list[dict[str, Any]]:
+    letters: list[dict[str, Any]] = []
+    for change in event.changes:
+        key = (event.execution_id, event.run, change.node, change.attempt)
+        row = rows.get(key)
+        if row is None:
+            row = rows[key] = dict.fromkeys(VALUES)
+            row.update(zip(KEY, key, strict=True))
+        _apply_change(row, change, event.at_ms)
+        if change.state == NodeState.FAILED:
+            letters.append(_letter(event, change, x))
+    return letters
+
+
+def _apply_change(row: dict[str, Any], change: Change, at_ms: int) -> None:
+    row["state"] = NodeState(change.state).name
+    match NodeState(change.state):
+        case NodeState.QUEUED:
+            row["queued_ms"] = at_ms
+        case NodeState.RUNNING:
+            row["started_ms"], row["worker"] = at_ms, change.detail
+        case NodeState.COMPLETED:
+            row["finished_ms"], row["output"] = at_ms, change.detail
+        case NodeState.RETRYING:
+            row["finished_ms"], row["error"], row["due_ms"] = at_ms, change.detail, change.due_ms
+        case NodeState.FAILED:
+            row["finished_ms"], row["error"] = at_ms, change.detail
+        case NodeState.SKIPPED:
+            row["finished_ms"], row["reason"] = at_ms, change.detail
+        case _:
+            pass
+
+
+def _letter(event: Event, change: Change, x: _Held) -> dict[str, Any]:
+    """Of an earlier run it is settled already: the later one tries the node again."""
+    return {
+        "id": str(uuid7()),
+        "execution_id": event.execution_id,
+        "run": event.run,
+        "node": change.node,
+        "attempt": change.attempt,
+        "workflow": x.workflow,
+        "cause": _cause(change.detail),
+        "error": change.detail,
+        "status": "OPEN" if event.run == x.run else "RETRIED",
+        "created_ms": event.at_ms,
+    }
+
+
+def _is_retryable(failure: str) -> bool:
+    """Whether it might have succeeded later: its retries were used up."""
+    try:
+        return bool(msgspec.json.decode(failure).get("retryable", False))
+    except (msgspec.MsgspecError, AttributeError):
+        return False
+
+
+def _cause(failure: str) -> str:
+    try:
+        return str(msgspec.json.decode(failure)["code"])[:32]
+    except (msgspec.MsgspecError, KeyError, TypeError):
+        return "error"
+
+
+async def _put_aside(connection: AsyncConnection, partition: int, entry_id: str, event: Event, reason: str) -> None:
+    row = {
+        "id": str(uuid7()),
+        "partition": partition,
+        "entry": entry_id,
+        "reason": reason[:1000],
+        "body": ascii(event)[:100_000],
+        "at_ms": now_ms(),
+    }
+    await connection.execute(insert(set_aside), [row])

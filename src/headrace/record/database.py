@@ -1,0 +1,102 @@
+"""One database, SQLite or PostgreSQL: connections, transactions, and one kind of error when it is away.
+
+SQLite runs in WAL mode and takes its write lock at the beginning of a transaction, so that what was read in it cannot
+have changed when it is written; PostgreSQL locks the rows that are read `for update`. Both commit durably.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+from sqlalchemy import event, exc, make_url
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import URL
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from headrace.errors import BadValue, RecordUnavailable
+
+DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
+ANSWER_SECONDS = 15.0  # how long a statement may take, waiting for locks included
+CONNECT_SECONDS = 5
+
+# SQLSTATE of PostgreSQL, by its beginning. Away: connection, read-only standby, login, no such database, a lost race,
+# no resources, locked, shutdown, I/O, and a table or column that a migration has not made yet.
+AWAY = ("08", "25006", "28", "3D", "40", "53", "55", "57", "58", "42P01", "42703")
+BAD_VALUE = ("22", "54")
+
+
+def async_url(url: str) -> URL:
+    parsed = make_url(url)
+    return parsed.set(drivername=DRIVERS.get(parsed.drivername, parsed.drivername))
+
+
+class Database:
+    def __init__(self, url: str, *, pool_size: int = 8, answer_seconds: float = ANSWER_SECONDS) -> None:
+        parsed = async_url(url)
+        self.is_sqlite = parsed.get_backend_name() == "sqlite"
+        self.insert: Any = sqlite.insert if self.is_sqlite else postgresql.insert  # these two know ON CONFLICT
+        connect_args: dict[str, Any] = {"timeout": answer_seconds}
+        if not self.is_sqlite:
+            connect_args = {"timeout": CONNECT_SECONDS, "command_timeout": answer_seconds}
+        self._engine: AsyncEngine = create_async_engine(
+            parsed, pool_size=pool_size, max_overflow=pool_size, pool_pre_ping=not self.is_sqlite,
+            connect_args=connect_args,
+        )  # fmt: skip
+        if self.is_sqlite:
+            event.listen(self._engine.sync_engine, "connect", _prepare_sqlite)
+            event.listen(self._engine.sync_engine, "begin", _begin_sqlite)
+
+    @asynccontextmanager
+    async def write(self) -> AsyncIterator[AsyncConnection]:
+        """A transaction that may write; it is durable when this ends without an error."""
+        with _told_when_away():
+            async with self._engine.connect() as connection:
+                await connection.execution_options(headrace_write=True)
+                async with connection.begin():
+                    yield connection
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[AsyncConnection]:
+        with _told_when_away():
+            async with self._engine.connect() as connection:
+                yield connection
+
+    async def aclose(self) -> None:
+        await self._engine.dispose()
+
+
+def _prepare_sqlite(connection: Any, _: Any) -> None:
+    connection.isolation_level = None  # the driver must not begin transactions by itself: _begin_sqlite does
+    cursor = connection.cursor()
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Any) -> None:
+    writes = connection.get_execution_options().get("headrace_write", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+@contextmanager
+def _told_when_away() -> Iterator[None]:
+    try:
+        yield
+    except (UnicodeEncodeError, OverflowError, exc.DataError) as error:
+        raise BadValue(f"the SQL store refuses a value: {_reason(error)}") from error
+    except (exc.OperationalError, exc.InterfaceError, exc.TimeoutError, OSError) as error:
+        raise RecordUnavailable(f"the SQL store cannot be used now: {_reason(error)}") from error
+    except exc.DBAPIError as error:
+        state = getattr(error.orig, "sqlstate", None) or ""
+        if state.startswith(BAD_VALUE):
+            raise BadValue(f"the SQL store refuses a value: {_reason(error)}") from error
+        if error.connection_invalidated or state.startswith(AWAY):
+            raise RecordUnavailable(f"the SQL store cannot be used now: {_reason(error)}") from error
+        raise
+
+
+def _reason(error: BaseException) -> str:
+    origin = getattr(error, "orig", None) or error
+    return f"{type(origin).__name__}: {origin}".partition("\n")[0]

@@ -1,0 +1,96 @@
+"""The schema's history: from nothing and from each earlier revision to exactly the tables that the code names."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, inspect, text
+
+from headrace.errors import RecordUnavailable
+from headrace.record import migrations
+from headrace.record.database import Database
+from headrace.record.queries import Queries
+from headrace.record.tables import metadata
+
+REVISIONS = [script.revision for script in ScriptDirectory.from_config(migrations.configuration()).walk_revisions()]
+
+
+@pytest.fixture
+async def empty(empty_url: str) -> AsyncIterator[Database]:
+    made = Database(empty_url)
+    yield made
+    await made.aclose()
+
+
+@pytest.mark.parametrize("earlier", REVISIONS)
+async def test_every_revision_leads_to_the_tables(empty: Database, earlier: str) -> None:
+    assert await migrations.current(empty) is None
+    await migrations.upgrade(empty, earlier)
+    assert await migrations.current(empty) == earlier
+    await migrations.upgrade(empty)
+    assert await migrations.current(empty) == migrations.newest() == REVISIONS[0]
+    assert await _read(empty, _differences) == []
+
+
+async def test_a_migrated_schema_is_the_one_that_the_tables_make(empty: Database, database: Database) -> None:
+    """Also where Alembic does not look: primary keys and their order, what a foreign key does on delete."""
+    async with empty.write() as connection:
+        await connection.run_sync(metadata.create_all)
+    assert await _read(empty, _shape) == await _read(database, _shape)
+
+
+async def test_many_may_upgrade_at_once(empty_url: str) -> None:
+    databases = [Database(empty_url) for _ in range(3)]
+    await asyncio.gather(*(migrations.upgrade(each) for each in databases))
+    assert [await migrations.current(each) for each in databases] == [migrations.newest()] * 3
+    assert await _read(databases[0], _differences) == []
+    for each in databases:
+        await each.aclose()
+
+
+async def test_what_stops_half_way_leaves_nothing(empty: Database) -> None:
+    async with empty.write() as connection:
+        await connection.execute(text("CREATE TABLE set_aside (id integer)"))  # the last table is in the way
+    with pytest.raises(Exception, match="set_aside"):
+        await migrations.upgrade(empty)
+    assert await migrations.current(empty) is None
+    async with empty.write() as connection:
+        await connection.execute(text("DROP TABLE set_aside"))
+    await migrations.upgrade(empty)
+    assert await _read(empty, _differences) == []
+
+
+async def test_without_its_tables_the_record_is_away(empty: Database) -> None:
+    with pytest.raises(RecordUnavailable, match="executions"):
+        await Queries(empty).executions()
+    await migrations.upgrade(empty)
+    assert (await Queries(empty).executions()).items == []
+
+
+async def _read(database: Database, look: Any) -> Any:
+    async with database.read() as connection:
+        return await connection.run_sync(look)
+
+
+def _differences(connection: Connection) -> list[Any]:
+    return list(compare_metadata(MigrationContext.configure(connection, opts={"compare_type": True}), metadata))
+
+
+def _shape(connection: Connection) -> dict[str, Any]:
+    found = inspect(connection)
+    return {
+        name: {
+            "columns": [(c["name"], str(c["type"]), c["nullable"]) for c in found.get_columns(name)],
+            "primary key": found.get_pk_constraint(name),
+            "foreign keys": found.get_foreign_keys(name),
+            "unique": sorted(found.get_unique_constraints(name), key=lambda each: str(each["name"])),
+            "indexes": sorted(found.get_indexes(name), key=lambda each: str(each["name"])),
+        }
+        for name in metadata.tables
+    }
