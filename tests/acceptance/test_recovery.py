@@ -6,7 +6,7 @@ import asyncio
 import random
 import shutil
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -19,15 +19,17 @@ from headrace.embedded import EmbeddedValkey
 from headrace.engine.recording import Recording
 from headrace.engine.role import orchestrate
 from headrace.engine.service import Service
-from headrace.errors import Conflict
+from headrace.errors import Conflict, RecordUnavailable
 from headrace.hot.store import HotStore
 from headrace.model.definition import Definition
+from headrace.record import migrations
 from headrace.record.database import Database
 from headrace.record.readings import Readings
 from headrace.record.tables import attempts, executions
 from headrace.settings import Settings
 from headrace.worker.registry import Context, Registry
 from headrace.worker.worker import Worker
+from tests.databases import Postgres
 from tests.roles import definition, node, quick_settings, until
 
 COUNT = 60
@@ -40,6 +42,7 @@ class House:
         self.store, self.database, self.settings = store, database, settings
         self.calls: list[tuple[str, int, str, int]] = []
         self.broken = False
+        self.closed = False
         self.readings = Readings(database)
         self.service = Service(database, store, settings)
 
@@ -50,6 +53,8 @@ class House:
         async def add(config: dict[str, Any], ctx: Context) -> dict[str, int]:
             self.calls.append((ctx.execution_id, ctx.run, ctx.node_id, ctx.attempt))
             await asyncio.sleep(random.random() * 0.02)
+            while self.closed and config.get("gate"):
+                await asyncio.sleep(0.01)
             if self.broken and config.get("breaks"):
                 raise Fatal("broken")
             return {"sum": config["own"] + sum(config["parents"])}
@@ -288,3 +293,37 @@ async def test_a_record_that_went_back_in_time_is_followed(store: HotStore, data
 
 async def _knows(made: House, execution_id: str, name: str) -> bool:
     return name in await made.readings.outputs(execution_id, [name])
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[Postgres]:
+    """One that may be stopped."""
+    with Postgres() as server:
+        yield server
+
+
+async def test_with_sql_away_what_runs_goes_on_and_can_be_read(valkey_url: str, own_postgres: Postgres) -> None:
+    def graph(gate: str) -> Definition:
+        config = {"own": 1, "parents": [], "gate": gate}
+        return definition(node("a", handler="add", config=config), node("b", "a", handler="add", config=config))
+
+    store = HotStore(valkey_url)
+    await store._link.call("FLUSHALL")
+    await store.prepare()
+    database = Database(own_postgres.url(await asyncio.to_thread(own_postgres.create)), answer_seconds=2)
+    await migrations.upgrade(database)
+    async with house(store, database) as made:
+        made.closed = True
+        execution_id = (await made.service.start(graph("shut"), None, actor="test")).execution_id
+        await until(lambda: len(made.calls) == 1, "a runs")
+        await asyncio.to_thread(own_postgres.stop)
+        with pytest.raises(RecordUnavailable):
+            await made.service.start(graph("shut"), None, actor="test")
+        view = await made.service.read(execution_id)
+        assert (view["status"], [each["status"] for each in view["nodes"]]) == ("RUNNING", ["RUNNING", "PENDING"])
+        made.closed = False
+        await until(lambda: len(made.calls) == 2, "b runs")
+        await asyncio.to_thread(own_postgres.start)
+        await made.ended([execution_id])
+    await database.aclose()
+    await store.aclose()
