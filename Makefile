@@ -23,7 +23,7 @@ run: setup ## run an example workflow to its end on the embedded engine
 	$(BIN)/headrace run $(EXAMPLE) --handlers examples.handlers
 
 test: setup ## the whole suite, against a real embedded Valkey
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 lint: setup ## ruff, mypy and the layers of the house
 	$(BIN)/ruff check .

@@ -132,9 +132,12 @@ async def _all_ended(clients: Clients) -> bool:
 
 async def _check(clients: Clients, ids: dict[int, str], ledger: Path) -> None:
     assert len(set(ids.values())) == EXECUTIONS, "an execution was lost or shared"
-    for number, execution_id in ids.items():
+
+    async def look(number: int, execution_id: str) -> None:
         view = (await clients.call("GET", f"/v1/executions/{execution_id}")).json()
         assert (view["status"], view["output"]) == ("COMPLETED", {"d": {"value": (number + 1) * (number + 2)}})
+
+    await asyncio.gather(*(look(number, execution_id) for number, execution_id in ids.items()))
     calls = Counter((call["execution"], call["node"], call["attempt"]) for call in book.read(ledger))
     assert {call[0] for call in calls} == set(ids.values()), "something ran that nobody asked for"
     assert max(calls.values()) == 1, "an attempt ran twice"
