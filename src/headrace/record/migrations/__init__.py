@@ -33,7 +33,7 @@ async def upgrade(database: Database, revision: str = "head") -> None:
             connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
         command.upgrade(configuration(connection), revision)
 
-    async with database.write() as connection:
+    async with database.patient() as patient, patient.write() as connection:
         await connection.run_sync(run)
 
 
