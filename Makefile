@@ -4,9 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 EXAMPLE ?= examples/tour.yaml
+CASES ?= 100000
+MINUTES ?= 10
+SEED ?= 1
+DATABASE ?= sqlite
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint format bench docs lua lock clean
+.PHONY: help setup run test fuzz lint format bench chaos mutants docs lua lock clean
 
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -25,6 +29,10 @@ run: setup ## run an example workflow to its end on the embedded engine
 test: setup ## the whole suite, against a real embedded Valkey
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
+fuzz: SEED = $(shell date +%s)
+fuzz: setup ## Schemathesis on the API, at random: make fuzz CASES=100000 SEED=1
+	FUZZ_CASES=$(CASES) FUZZ_SEED=$(SEED) $(BIN)/python -m pytest -n auto --dist worksteal -rP tests/acceptance/api/test_fuzz.py
+
 lint: setup ## ruff, mypy and the layers of the house
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -37,6 +45,12 @@ format: setup ## let ruff put the code into shape
 
 bench: setup ## speed and growth as ratios to the bare bus, in one run
 	$(BIN)/python -m bench
+
+chaos: setup ## break everything on purpose: MINUTES=10 SEED=1 DATABASE=sqlite|postgresql [RECORD=file]
+	$(BIN)/python -m tests.chaos --minutes $(MINUTES) --seed $(SEED) --database $(DATABASE) $(if $(RECORD),--record $(RECORD))
+
+mutants: setup ## put deliberate bugs into a copy of the engine, one at a time: the checker must catch each [RECORD=file]
+	$(BIN)/python -m tests.chaos.mutants $(if $(RECORD),--record $(RECORD))
 
 docs: setup ## write the generated parts of docs/reference
 	@$(BIN)/python -m docs.generate

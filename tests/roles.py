@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -10,7 +11,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from headrace.engine.engine import Engine
 from headrace.engine.role import orchestrate
@@ -34,13 +35,30 @@ QUICK = {
     "REDIS_STREAM_BLOCK_MS": 1000,
 }
 
+# A role ends with its pytest, however that ends: its standard input is a pipe whose only writer is pytest.
+LEASH = """
+import os, runpy, signal, sys, threading
+
+def end():
+    os.read(0, 1)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+threading.Thread(target=end, daemon=True).start()
+del sys.argv[:2]
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+"""
+
 
 def quick_settings(**more: Any) -> Settings:
     """Everything that waits waits little."""
     return Settings(**{**QUICK, **more})
 
 
-async def until(condition: Callable[[], Awaitable[T] | T], what: str = "", *, within: float = GIVE_UP_SECONDS) -> T:
+@overload
+async def until(condition: Callable[[], Awaitable[T]], what: str = "", *, within: float = GIVE_UP_SECONDS) -> T: ...
+@overload
+async def until(condition: Callable[[], T], what: str = "", *, within: float = GIVE_UP_SECONDS) -> T: ...
+async def until(condition: Callable[[], Any], what: str = "", *, within: float = GIVE_UP_SECONDS) -> Any:
     """Waits for a condition and gives its value; failing is for conditions that never come."""
     deadline = asyncio.get_running_loop().time() + within
     while True:
@@ -109,13 +127,18 @@ class InProcess:
 
 
 class Process:
-    """A role as a process of its own."""
+    """A role as a process of its own; its arguments begin with -m and the module."""
 
     def __init__(self, arguments: list[str], environment: dict[str, str], log: Path) -> None:
-        self._log = log.open("ab")
-        self.process = subprocess.Popen(
-            [sys.executable, *arguments], env={**os.environ, **environment}, stdout=self._log, stderr=self._log
-        )
+        self.log = log
+        with log.open("ab") as file:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", LEASH, *arguments],
+                env={**os.environ, **environment},
+                stdin=subprocess.PIPE,
+                stdout=file,
+                stderr=file,
+            )
 
     @property
     def pid(self) -> int:
@@ -131,13 +154,28 @@ class Process:
     def close(self) -> None:
         if self.process.poll() is None:
             self.kill()
-        self._log.close()
+        if self.process.stdin:
+            self.process.stdin.close()
+
+    async def said(self, event: str) -> dict[str, Any]:
+        """The first line of its log about this event, once it is there."""
+
+        def line() -> dict[str, Any] | None:
+            for text in self.log.read_text().splitlines():
+                if text.startswith("{") and text.endswith("}") and (found := json.loads(text))["event"] == event:
+                    return dict(found)
+            assert self.process.poll() is None, self.log.read_text()
+            return None
+
+        found = await until(line, f"{self.log} to say {event!r}")
+        assert found
+        return found
 
 
 class Processes:
     """Starts roles against one server; what is still there at the end is killed."""
 
-    def __init__(self, url: str, folder: Path, partitions: int = 1) -> None:
+    def __init__(self, url: str, folder: Path, partitions: int = 1, **environment: str) -> None:
         self.folder = folder
         self._environment = {
             **{name: str(value) for name, value in QUICK.items()},
@@ -145,12 +183,12 @@ class Processes:
             "REDIS_PARTITIONS": str(partitions),
             "DATABASE_URL": f"sqlite:///{folder / 'record.db'}",
             "PYTHONPATH": str(Path(__file__).parent.parent),
+            **environment,
         }
         self.all: list[Process] = []
 
     def orchestrator(self, script: str | None = None, **environment: str) -> Process:
-        arguments = ["-m", script] if script else ["-m", "headrace", "orchestrator"]
-        return self._start(arguments, environment)
+        return self._start(["-m", script] if script else ["-m", "headrace", "orchestrator"], environment)
 
     def role(self, name: str, **environment: str) -> Process:
         return self._start(["-m", "headrace", name], environment)
@@ -167,15 +205,18 @@ class Processes:
     def logs(self) -> str:
         return "\n".join(f"{path.name}: {path.read_text()}" for path in sorted(self.folder.glob("role-*.log")))
 
+    def close(self) -> None:
+        for process in self.all:
+            process.close()
+
 
 @contextmanager
-def processes(url: str, folder: Path, partitions: int = 1) -> Iterator[Processes]:
-    started = Processes(url, folder, partitions)
+def processes(url: str, folder: Path, partitions: int = 1, **environment: str) -> Iterator[Processes]:
+    started = Processes(url, folder, partitions, **environment)
     try:
         yield started
     except BaseException:
         print(started.logs())
         raise
     finally:
-        for process in started.all:
-            process.close()
+        started.close()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from docs.generate.pages import PAGES, filled
+from docs.generate.pages import WITH_BLOCKS, filled
 
 
 def main() -> None:
-    for page in sorted(PAGES.glob("*.md")):
+    for page in WITH_BLOCKS:
         before = page.read_text("utf-8")
         after = filled(before)
         if after != before:

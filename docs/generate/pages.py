@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from docs.generate import commands, fields, handlers, metrics, settings, templates
+from docs.generate import chaos, commands, fields, handlers, metrics, settings, templates
 
 PAGES = Path(__file__).parents[1] / "reference"
+WITH_BLOCKS = (*sorted(PAGES.glob("*.md")), PAGES.parent / "how-we-test-it.md")
 BLOCKS = {
     **fields.BLOCKS,
     **templates.BLOCKS,
@@ -15,6 +16,7 @@ BLOCKS = {
     **commands.BLOCKS,
     **settings.BLOCKS,
     **metrics.BLOCKS,
+    **chaos.BLOCKS,
 }
 
 _block = re.compile(r"<!-- made by make docs: (?P<name>[^\n]+?) -->\n.*?<!-- end -->", re.DOTALL)

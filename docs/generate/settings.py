@@ -22,6 +22,7 @@ GROUPS: dict[str, Sequence[str]] = {
     "limits": ("MAX_", "HOT_", "HANDLER_", "RETENTION_", "DLQ_"),
     "HTTP": ("HTTP_",),
     "LLM": ("OPENAI_", "LLM_"),
+    "traces": ("OTEL_",),
     "secrets": ("HEADRACE_SECRET_",),
 }
 # How lists and mappings are written in the environment.

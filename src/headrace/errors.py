@@ -12,12 +12,14 @@ HeadraceError
 ├── Retry                  raised by handlers: try again, after `after` seconds if given
 ├── Fatal                  raised by handlers: do not try again
 ├── ExecutionNotFound
+├── NodeNotFound           the execution is there, and has no such node
 ├── WorkflowNotFound       there is no workflow of this name and version
 ├── KeyReused              an idempotency key came with another body
 ├── Conflict               the state of the execution does not allow this
 ├── StoreUnavailable       Valkey cannot be reached
 │   └── StoreFull              it takes no new work: it is short of memory
 ├── RecordUnavailable      the SQL store cannot be reached
+├── RecordUnsupported      its address cannot be used, or it was made with another number of partitions
 └── StoreUnsupported       Valkey is there, but with a version, format or setting we must not run on
 """
 
@@ -112,6 +114,10 @@ class ExecutionNotFound(HeadraceError):
     code = "execution_not_found"
 
 
+class NodeNotFound(HeadraceError):
+    code = "node_not_found"
+
+
 class WorkflowNotFound(HeadraceError):
     code = "workflow_not_found"
 
@@ -134,6 +140,10 @@ class StoreFull(StoreUnavailable):
 
 class RecordUnavailable(HeadraceError):
     code = "record_unavailable"
+
+
+class RecordUnsupported(HeadraceError):
+    code = "record_unsupported"
 
 
 class StoreUnsupported(HeadraceError):

@@ -24,6 +24,7 @@ from headrace.worker.worker import Worker
 if TYPE_CHECKING:  # SQL takes half a second to import, and `headrace run` has no record
     from headrace.engine.recording import Recording
     from headrace.record.database import Database
+    from headrace.tracing import Tracer
 
 NEW_OBJECTS_BEFORE_COLLECTING = 20_000  # batches make thousands of objects that live for a moment
 
@@ -93,9 +94,9 @@ async def connected(url: str, settings: Settings, *, needed: bool = True) -> Asy
 
 @asynccontextmanager
 async def recorded(settings: Settings) -> AsyncIterator[Database]:
-    """The SQL store, with its schema up to date. A SQLite file is made and brought up to date by whoever comes first; a
-    server belongs to an operator, who decides when (`headrace migrate`)."""
-    from headrace.record import migrations
+    """The SQL store, with its schema up to date, for as many partitions as are set. A SQLite file is made and brought
+    up to date by whoever comes first; a server belongs to an operator, who decides when (`headrace migrate`)."""
+    from headrace.record import layout, migrations
     from headrace.record.database import Database
 
     database = Database(settings.sql_url)
@@ -108,20 +109,49 @@ async def recorded(settings: Settings) -> AsyncIterator[Database]:
                 f"the schema of the SQL store is at revision {found or 'none'}, and this version needs "
                 f"{migrations.newest()}: run `headrace migrate`"
             )
+        await layout.agree(database, settings.redis_partitions)
         yield database
     finally:
         await database.aclose()
 
 
 @asynccontextmanager
+async def traced(settings: Settings, name: str) -> AsyncIterator[Tracer | None]:
+    """What makes spans, where an endpoint for them is set. Whatever is wrong with that, everything else runs."""
+    tracer = _tracer(name) if settings.sends_traces else None
+    try:
+        yield tracer
+    finally:
+        if tracer is not None:
+            await asyncio.to_thread(tracer.close)
+
+
+def _tracer(name: str) -> Tracer | None:
+    try:
+        from headrace.tracing import Tracer
+    except ImportError:
+        log.warning("no traces: an OTLP endpoint is set, and headrace[otel] is not installed")
+        return None
+    try:
+        return Tracer(name)
+    except Exception as error:
+        log.warning("no traces: the OTEL_ variables cannot be used", error=str(error))
+        return None
+
+
+@asynccontextmanager
 async def roles_running(
-    store: HotStore, settings: Settings, registry: Registry, database: Database | None = None
+    store: HotStore,
+    settings: Settings,
+    registry: Registry,
+    database: Database | None = None,
+    tracer: Tracer | None = None,
 ) -> AsyncIterator[Worker]:
     """An orchestrator and a worker beside the caller. The worker stops first, so that its last reports are applied."""
     stop_worker, stop_orchestrator = asyncio.Event(), asyncio.Event()
-    worker = Worker(store, registry, settings, process_name("worker"))
+    worker = Worker(store, registry, settings, process_name("worker"), tracer)
     name = process_name("orchestrator")
-    recording = recording_on(database, store, settings, name) if database is not None else None
+    recording = recording_on(database, store, settings, name, tracer) if database is not None else None
     async with asyncio.TaskGroup() as group:
         group.create_task(orchestrate(store, settings, name, stop_orchestrator, recording))
         working = group.create_task(worker.run(stop_worker))
@@ -133,10 +163,12 @@ async def roles_running(
             stop_orchestrator.set()
 
 
-def recording_on(database: Database, store: HotStore, settings: Settings, name: str) -> Recording:
+def recording_on(
+    database: Database, store: HotStore, settings: Settings, name: str, tracer: Tracer | None = None
+) -> Recording:
     from headrace.engine.recording import Recording
 
-    return Recording(database, store, settings, name)
+    return Recording(database, store, settings, name, tracer)
 
 
 async def serve(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -314,6 +314,28 @@ class Settings(BaseSettings):
         description="Internal hosts that HTTP calls may reach: host, host:port, *.suffix, address, block (10.0.0.0/8).",
     )
 
+    otel_exporter_otlp_endpoint: str | None = Field(
+        None,
+        alias="OTEL_EXPORTER_OTLP_ENDPOINT",
+        description="The OpenTelemetry collector that traces are sent to, by OTLP over HTTP. Nothing set: no traces.",
+    )
+    otel_exporter_otlp_traces_endpoint: str | None = Field(
+        None,
+        alias="OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+        description="The same for traces alone, as the full address.",
+    )
+    otel_exporter_otlp_headers: SecretStr | None = Field(
+        None,
+        alias="OTEL_EXPORTER_OTLP_HEADERS",
+        description="Headers for the collector, such as its key: name=value,name=value.",
+    )
+    otel_exporter_otlp_traces_headers: SecretStr | None = Field(
+        None, alias="OTEL_EXPORTER_OTLP_TRACES_HEADERS", description="The same for traces alone."
+    )
+    otel_sdk_disabled: Annotated[bool, BeforeValidator(lambda value: str(value).strip().lower() == "true")] = Field(
+        False, alias="OTEL_SDK_DISABLED", description="Whether traces are off, whatever else is set."
+    )
+
     openai_base_url: Annotated[str, AfterValidator(_base_url)] = Field(
         "https://api.openai.com/v1", alias="OPENAI_BASE_URL", description="Where the models without a provider are."
     )
@@ -412,8 +434,15 @@ class Settings(BaseSettings):
         told = [value.get_secret_value() for value in values if value is not None]
         urls = (url.get_secret_value() for url in (self.redis_url, self.database_url) if url)
         passwords = [password for url in urls if (password := urlsplit(url).password)]
+        sent = (self.otel_exporter_otlp_headers, self.otel_exporter_otlp_traces_headers)
+        headers = (
+            unquote(pair.partition("=")[2].strip())
+            for each in sent
+            if each is not None
+            for pair in each.get_secret_value().split(",")
+        )
         keys = (key.secret for key in self.fixed_keys)
-        return (*told, *keys, *(each for password in passwords for each in (unquote(password), password)))
+        return (*told, *keys, *headers, *(each for password in passwords for each in (unquote(password), password)))
 
     @cached_property
     def valkey_url(self) -> str | None:
@@ -425,6 +454,11 @@ class Settings(BaseSettings):
         password = self.redis_password.get_secret_value() if self.redis_password else ""
         login = f":{quote(password, safe='')}@" if password else ""
         return f"redis://{login}{self.redis_host}:{self.redis_port}/{self.redis_db}"
+
+    @property
+    def sends_traces(self) -> bool:
+        is_set = self.otel_exporter_otlp_endpoint or self.otel_exporter_otlp_traces_endpoint
+        return bool(is_set) and not self.otel_sdk_disabled
 
     @cached_property
     def sql_url(self) -> str:

@@ -7,14 +7,6 @@ import pytest
 
 from headrace.hot.store import HotStore
 from headrace.worker.registry import Registry
-from tests.conformance.record.conftest import (
-    database,
-    database_url,
-    kind,
-    migrated_postgres,
-    postgres,
-    sqlite_template,
-)
 from tests.roles import InProcess, Processes, processes
 
 
@@ -48,6 +40,3 @@ def cluster(valkey_url: str, tmp_path: Path, partitions: int, store: HotStore) -
     """Roles as separate processes, on an empty store."""
     with processes(valkey_url, tmp_path, partitions) as started:
         yield started
-
-
-__all__ = ["database", "database_url", "kind", "migrated_postgres", "postgres", "sqlite_template"]

@@ -269,7 +269,7 @@ def test_every_call_has_its_command() -> None:
     for router in ROUTERS:
         for route in router.routes:
             for method in getattr(route, "methods", ()):
-                pattern = re.sub(r"\{\w+\}", "[^/]+", getattr(route, "path", ""))
+                pattern = re.sub(r"\{\w+\}", "[^/]+", getattr(route, "path_format", ""))
                 assert any(m == method and re.fullmatch(pattern, p) for m, p in asked), (
                     f"no example of {method} {pattern}"
                 )

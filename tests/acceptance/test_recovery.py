@@ -3,165 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import shutil
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import delete, update
 
-from headrace import Fatal, handler
 from headrace.embedded import EmbeddedValkey
-from headrace.engine.recording import Recording
-from headrace.engine.role import orchestrate
 from headrace.engine.service import Service
 from headrace.errors import Conflict, RecordUnavailable
+from headrace.hot import keys
 from headrace.hot.store import HotStore
 from headrace.model.definition import Definition
 from headrace.record import migrations
 from headrace.record.database import Database
-from headrace.record.readings import Readings
 from headrace.record.tables import attempts, executions
-from headrace.settings import Settings
-from headrace.worker.registry import Context, Registry
-from headrace.worker.worker import Worker
 from tests.databases import Postgres
+from tests.house import House, check, house, layered, submitted
 from tests.roles import definition, node, quick_settings, until
 
 COUNT = 60
-
-
-class House:
-    """A service with roles of its own on one event loop; its handlers write down every call."""
-
-    def __init__(self, store: HotStore, database: Database, settings: Settings) -> None:
-        self.store, self.database, self.settings = store, database, settings
-        self.calls: list[tuple[str, int, str, int]] = []
-        self.broken = False
-        self.closed = False
-        self.readings = Readings(database)
-        self.service = Service(database, store, settings)
-
-    def registry(self) -> Registry:
-        registry = Registry()
-
-        @handler("add")
-        async def add(config: dict[str, Any], ctx: Context) -> dict[str, int]:
-            self.calls.append((ctx.execution_id, ctx.run, ctx.node_id, ctx.attempt))
-            await asyncio.sleep(random.random() * 0.02)
-            while self.closed and config.get("gate"):
-                await asyncio.sleep(0.01)
-            if self.broken and config.get("breaks"):
-                raise Fatal("broken")
-            return {"sum": config["own"] + sum(config["parents"])}
-
-        registry.add(add)
-        return registry
-
-    async def statuses(self, ids: list[str]) -> Counter[str]:
-        found = [await self.readings.execution(one) for one in ids]
-        return Counter(one.status for one in found if one)
-
-    async def ended(self, ids: list[str], status: str = "COMPLETED") -> None:
-        async def over() -> bool:
-            return (await self.statuses(ids))[status] == len(ids)
-
-        await until(over, f"{len(ids)} executions to be {status}")
-
-
-@asynccontextmanager
-async def house(
-    store: HotStore, database: Database, *, orchestrators: int = 1, **settings: Any
-) -> AsyncIterator[House]:
-    quick = quick_settings(ORCHESTRATOR_RECONCILE_INTERVAL=0.3, ORCHESTRATOR_ARCHIVE_INTERVAL=0.02, **settings)
-    made = House(store, database, quick)
-    stop = asyncio.Event()
-    async with made.service, asyncio.TaskGroup() as group:
-        for number in range(orchestrators):
-            recording = Recording(database, store, quick, f"o{number}")
-            group.create_task(orchestrate(store, quick, f"o{number}", stop, recording))
-        group.create_task(Worker(store, made.registry(), quick, "w").run(stop))
-        try:
-            yield made
-        finally:
-            stop.set()
-
-
-def layered(seed: int) -> Definition:
-    """A random graph of up to 12 nodes; each adds its own number to what its parents gave."""
-    chance = random.Random(seed)
-    nodes: list[dict[str, Any]] = []
-    for i in range(chance.randint(1, 12)):
-        parents = chance.sample(range(i), min(i, chance.randint(0, 3)))
-        reads = ", ".join(f"n{parent}.sum" for parent in parents)
-        config = {"own": chance.randint(1, 100), "parents": f"{{{{ [{reads}] }}}}", "breaks": i == 0}
-        nodes.append(node(f"n{i}", *(f"n{parent}" for parent in parents), handler="add", config=config))
-    return definition(*nodes)
-
-
-def oracle(graph: Definition) -> dict[str, int]:
-    """What each node gives, one after the other."""
-    sums: dict[str, int] = {}
-    for each in graph.nodes:
-        sums[each.id] = each.config["own"] + sum(sums[parent] for parent in each.dependencies)
-    return sums
-
-
-async def check(made: House, graphs: dict[str, Definition]) -> None:
-    for execution_id, graph in graphs.items():
-        outputs = await made.readings.outputs(execution_id, [each.id for each in graph.nodes])
-        assert outputs == {name: f'{{"sum":{value}}}' for name, value in oracle(graph).items()}
-
-
-async def started(made: House, count: int = COUNT) -> dict[str, Definition]:
-    graphs = [layered(seed) for seed in range(count)]
-    submitted = await asyncio.gather(*(made.service.start(graph, None, actor="test") for graph in graphs))
-    return {each.execution_id: graph for each, graph in zip(submitted, graphs, strict=True)}
-
-
-async def known_complete(made: House, graphs: dict[str, Definition]) -> set[tuple[str, str]]:
-    return {
-        (execution_id, name)
-        for execution_id, graph in graphs.items()
-        for name in await made.readings.outputs(execution_id, [each.id for each in graph.nodes])
-    }
-
-
-@pytest.mark.parametrize("orchestrators", [1, 4])
-async def test_a_wiped_store_is_rebuilt_from_the_record(
-    store: HotStore, database: Database, orchestrators: int
-) -> None:
-    async with house(store, database, orchestrators=orchestrators) as made:
-        graphs = await started(made)
-        ids = list(graphs)
-        for share in (4, 2):
-
-            async def some_ended(share: int = share) -> bool:
-                return (await made.statuses(ids))["COMPLETED"] >= COUNT // share
-
-            await until(some_ended, "some to end")
-            complete = await known_complete(made, graphs)
-            before = len(made.calls)
-            await store._link.call("FLUSHALL")
-            again = {(call[0], call[2]) for call in made.calls[before:]}
-            assert not again & complete
-        await made.ended(ids)
-        await check(made, graphs)
-
-
-async def test_what_sql_knows_to_be_complete_does_not_run_again(store: HotStore, database: Database) -> None:
-    async with house(store, database) as made:
-        graphs = await started(made, 20)
-        await until(lambda: len(made.calls) > 40, "work")
-        await store._link.call("FLUSHALL")
-        complete, before = await known_complete(made, graphs), len(made.calls)
-        await made.ended(list(graphs))
-        assert not complete & {(call[0], call[2]) for call in made.calls[before:]}
-        await check(made, graphs)
 
 
 async def test_a_store_that_went_back_in_time_is_overruled(tmp_path: Path, database: Database) -> None:
@@ -171,27 +35,41 @@ async def test_a_store_that_went_back_in_time_is_overruled(tmp_path: Path, datab
         store = HotStore(url)
         await store.prepare()
         async with house(store, database) as made:
-            graphs = await started(made)
+            graphs = await submitted(made.service, COUNT)
 
-            async def some_ended() -> bool:
-                return (await made.statuses(list(graphs)))["COMPLETED"] >= COUNT // 4
-
-            await until(some_ended, "some to end")
+            await made.ended(graphs, share=0.25)
             await asyncio.to_thread(server.stop)
             shutil.copytree(folder / "appendonlydir", copy)
             await asyncio.to_thread(server.start)
-            await until(lambda: _more(made, graphs), "more to end")
+            await made.ended(graphs, share=0.5)
             await asyncio.to_thread(server.stop)
+            complete, before = await made.outputs(), len(made.calls)
             shutil.rmtree(folder / "appendonlydir")
             shutil.move(copy, folder / "appendonlydir")
             await asyncio.to_thread(server.start)
-            await made.ended(list(graphs))
+            await made.ended(graphs)
             await check(made, graphs)
+            again = {(execution_id, name) for execution_id, _, name, _ in made.calls[before:]} & complete.keys()
+            assert not again, "what the record knew to be complete ran again"
         await store.aclose()
 
 
-async def _more(made: House, graphs: dict[str, Definition]) -> bool:
-    return (await made.statuses(list(graphs)))["COMPLETED"] >= COUNT // 2
+async def test_a_definition_that_is_lost_or_damaged_in_the_store_comes_back(
+    store: HotStore, database: Database
+) -> None:
+    graph = definition(
+        node("a", handler="add", config={"own": 1, "parents": []}),
+        node("b", "a", handler="add", config={"own": 1, "parents": ["{{ a.sum }}"]}),
+    )
+    ids: list[str] = []
+    for damage in (None, b"\xff" * 20, b'{"name": "other", "nodes": []}'):
+        async with Service(database, store, quick_settings()) as service:  # opens it; nobody works on it yet
+            ids.append((await service.start(graph, {}, actor="me")).execution_id)
+            await until(lambda: store.execution(ids[-1]), "it to be open")
+        key = keys.definition(store.partition_of(ids[-1]), graph.content_hash)
+        await (store._link.call("DEL", key) if damage is None else store._link.call("SET", key, damage))
+        async with house(store, database) as made:
+            await made.ended(ids)
 
 
 async def test_with_the_store_away_requests_are_accepted_and_take_effect_later(
@@ -260,8 +138,8 @@ async def test_following_ends_with_what_sql_has(store: HotStore, database: Datab
 
 async def test_nothing_is_left_in_the_store(store: HotStore, database: Database) -> None:
     async with house(store, database) as made:
-        graphs = await started(made, 20)
-        await made.ended(list(graphs))
+        graphs = await submitted(made.service, 20)
+        await made.ended(graphs)
 
         async def forgotten() -> bool:
             pages = [await store.held_executions(partition, "0") for partition in range(store.partitions)]

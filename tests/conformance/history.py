@@ -37,7 +37,7 @@ from headrace.model.messages import (
 )
 from tests.conformance.invariants import Invariants
 from tests.conformance.reference import LONG_AGO, WORKER_LOST, Definition, Partition, Timer
-from tests.conformance.snapshot import HANDLERS, Mirror, plain_outcome, token_text
+from tests.conformance.snapshot import HANDLERS, Mirror, plain_outcome
 
 LEASE_MS = 60_000
 BACKOFF_MS = 90_000
@@ -111,14 +111,40 @@ class Ledger:
         self.status, self.run, self.failed, self.retries = "R", self.run + 1, {}, {}
 
 
-class Walk:
-    """An orchestrator's way through one hint, slice by slice, to the call of `dispatch` that acknowledges it."""
+class Visit:
+    """An orchestrator's way through some or all hints of an entry, to the call of `dispatch` that acknowledges it."""
 
-    def __init__(self, shape: Shape, hint_id: str, hint: Hint, size: int, ahead: int = 0) -> None:
+    def __init__(self, partition: int, entry_id: str, *, whole: bool) -> None:
+        self.partition, self.entry_id, self.whole = partition, entry_id, whole
+        self.walks: list[Walk] = []
+        self.begun = self.rendered = False
+
+    @property
+    def quiet(self) -> bool:
+        return self.whole and not self.begun
+
+    @property
+    def over(self) -> bool:
+        return all(walk.over for walk in self.walks)
+
+    @property
+    def acknowledged(self) -> bool:
+        return self.whole and all(walk.finished for walk in self.walks)
+
+    @property
+    def left(self) -> list[Walk]:
+        return [walk for walk in self.walks if not walk.over]
+
+
+class Walk:
+    """An orchestrator's way through one hint, slice by slice."""
+
+    def __init__(self, visit: Visit, shape: Shape, hint: Hint, size: int, ahead: int = 0) -> None:
         """`ahead`: of which nodes the tasks go along with `advance`, as bits of their place in the definition."""
-        self.shape, self.hint_id, self.hint, self.size, self.ahead = shape, hint_id, hint, size, ahead
+        self.visit, self.shape, self.hint, self.size, self.ahead = visit, shape, hint, size, ahead
+        visit.walks.append(self)
         self.ready: list[tuple[str, int]] = []
-        self.quiet, self.over, self.acknowledged = True, False, False
+        self.over, self.finished = False, False
         self._offset = 0
         self._seen: set[str] = set()
         self._frontier: list[str] = []
@@ -142,8 +168,9 @@ class Walk:
         names = tuple(self.names[self._offset : self._offset + self.size])
         hint, pairs = self.hint, tuple((name, len(self.shape.parents[name])) for name in names)
         self.verdict = Verdict(
-            self.hint_id, hint.execution_id, hint.epoch, hint.run, hint.node, hint.attempt, self.letter, self.body,
-            BACKOFF_MS, self.flag, self._offset, len(self.names), self.quiet, pairs, self._tasks(names),
+            self.visit.entry_id, hint.execution_id, hint.epoch, hint.run, hint.node, hint.attempt, self.letter,
+            self.body, BACKOFF_MS, self.flag, self._offset, len(self.names), self.visit.quiet, pairs,
+            self._tasks(names),
         )  # fmt: skip
 
     def _tasks(self, names: Sequence[str]) -> list[Dispatch | None]:
@@ -157,9 +184,8 @@ class Walk:
     def heard(self, verdict: Verdict, reply: Advanced) -> None:
         if verdict is not self.verdict or self.over:
             return  # a late answer to a slice that is behind us
-        acknowledged = reply.acknowledged
+        self.visit.begun = True
         found = [(verdict.names[position][0], attempt) for position, attempt in reply.answer]
-        self.quiet = self.quiet and not found
         if self.letter in "SC":
             self.ready += found
         else:
@@ -167,8 +193,8 @@ class Walk:
         self._offset += self.size
         if self.letter in "TF":
             self.letter = "K"
-        if acknowledged or (self._offset >= len(self.names) and not self._go_on_skipping()):
-            self.over, self.acknowledged = True, acknowledged
+        if reply.finished or (self._offset >= len(self.names) and not self._go_on_skipping()):
+            self.over, self.finished = True, reply.finished
             return
         self._next()
 
@@ -206,7 +232,7 @@ class History:
         self.models: dict[int, Partition] = {}
         self.mirrors: dict[int, Mirror] = {}
         self.hints: list[tuple[int, str, Hint]] = []
-        self.walks: list[tuple[int, Walk]] = []
+        self.visits: list[Visit] = []
         self.rendered: list[Call] = []
         self.openings: list[list[Call]] = []
         self.claimed: list[tuple[int, Task]] = []
@@ -221,6 +247,7 @@ class History:
         await self._raw("FLUSHDB")
         for partition in range(self.store.partitions):
             await self.store._make_group(partition)
+            await self.store.settle(partition)
         hashes = sorted({shape.content_hash for shape in self.shapes.values()})
         for partition in self.partitions:
             model = self.models[partition] = Partition()
@@ -289,36 +316,52 @@ class History:
             await move(step.pick, step.how, step.fate)
 
     async def _advance(self, pick: int, how: int, fate: int) -> None:
-        """One to all slices of a hint: a new one, an old one again, or one that was left in the middle."""
-        unfinished = [(partition, walk) for partition, walk in self.walks if not walk.over]
+        """One to all slices of an entry's hints: a new one, an old one again, or one that was left in the middle."""
+        unfinished = [visit for visit in self.visits if not visit.over]
         if pick >= 12 and unfinished:
-            partition, walk = unfinished[-1 - how % len(unfinished)]
+            visit = unfinished[-1 - how % len(unfinished)]
         else:
             found = await self._find_hint(pick)
             if not found:
                 return
-            partition, hint_id, hint = found
+            partition, entry_id, hint = found
             ahead = (0, 15, 15, 5, 10, 0, 15, 3)[(pick + how) % 8]
-            walk = Walk(self.shapes[hint.execution_id], hint_id, hint, how % 3 + 1, ahead)
-            self.walks.append((partition, walk))
-        await self._probe(partition, walk, how)
+            hints = self._entry(partition, entry_id) if fate % 4 else [hint]
+            visit = self._visit(partition, entry_id, hints, how % 3 + 1, ahead)
+            self.visits.append(visit)
+        partition = visit.partition
+        await self._probe(partition, visit.walks[0], how)
         for number in range(1 + how // 3 if how < 9 else 1000):
             fate = (fate + 3 * number) % 10
-            batch = [walk]
-            batch += [other for home, other in unfinished if other is not walk and home == partition][: fate % 3]
-            batch = [one for one in batch if not one.over]
-            verdicts = tuple(one.verdict for one in batch)
-            await self.deliver(Call("advance", partition, (verdicts,), walks=tuple(batch)), fate)
-            if how % 4 == 1 and walk.ready:  # slice by slice; the hint goes with the last one
-                items = tuple(self._item(walk.hint, name, attempt + 1) for name, attempt in walk.ready)
-                self.rendered.append(Call("dispatch", partition, (items, ())))
+            others = [other for other in unfinished if other is not visit and other.partition == partition]
+            batch = [visit, *others[: fate % 3]]
+            await self.deliver(self._advance_call(partition, batch), fate)
+            if how % 4 == 1:  # slice by slice; the entry goes with the last one
+                items = tuple(
+                    self._item(walk.hint, name, attempt + 1) for walk in visit.walks for name, attempt in walk.ready
+                )
+                if items:
+                    self.rendered.append(Call("dispatch", partition, (items, ())))
             for one in batch:
-                self._render(partition, one, bad=how in (2, 11))
-            if walk.over or fate >= 8:
+                self._render(one, bad=how in (2, 11))
+            if visit.over or fate >= 8:
                 break
-        await self._probe(partition, walk, how)
+        await self._probe(partition, visit.walks[0], how)
         if how >= 12 and self.rendered:
             await self.deliver(self.rendered.pop(), 0)
+
+    def _entry(self, partition: int, entry_id: str) -> list[Hint]:
+        return [hint for home, other, hint in self.hints if (home, other) == (partition, entry_id)]
+
+    def _visit(self, partition: int, entry_id: str, hints: Sequence[Hint], size: int, ahead: int = 0) -> Visit:
+        visit = Visit(partition, entry_id, whole=len(hints) == len(self._entry(partition, entry_id)))
+        for hint in hints:
+            Walk(visit, self.shapes[hint.execution_id], hint, size, ahead)
+        return visit
+
+    def _advance_call(self, partition: int, visits: Sequence[Visit]) -> Call:
+        walks = tuple(walk for visit in visits for walk in visit.left)
+        return Call("advance", partition, (tuple(walk.verdict for walk in walks),), walks=walks)
 
     async def _probe(self, partition: int, walk: Walk, how: int) -> None:
         """What other orchestrators may ask about the same hint: it must not disturb this walk."""
@@ -328,7 +371,7 @@ class History:
         elif how % 8 == 4:
             changes = {"verdict": "N", "body": "", "names": (), "tasks": (), "total": 0}
         if changes:
-            probe = msgspec.structs.replace(walk.verdict, hint_id="1-1", **changes)
+            probe = msgspec.structs.replace(walk.verdict, entry_id="1-1", **changes)
             await self.send(Call("advance", partition, ((probe,),)))
 
     async def _find_hint(self, pick: int) -> tuple[int, str, Hint] | None:
@@ -353,15 +396,16 @@ class History:
         node = x.node(hint.node)
         return node.attempt > hint.attempt and node.state in "DC"
 
-    def _render(self, partition: int, walk: Walk, *, bad: bool = False) -> None:
-        """A walk that came to its end leaves a call of `dispatch`, unless the hint is acknowledged already."""
-        if not walk.over or walk.acknowledged:
+    def _render(self, visit: Visit, *, bad: bool = False) -> None:
+        """A visit that came to its end leaves a call of `dispatch`, unless the entry is acknowledged already."""
+        if not visit.over or visit.acknowledged or visit.rendered:
             return
-        items = [self._item(walk.hint, name, attempt + 1) for name, attempt in walk.ready]
+        items = [self._item(walk.hint, name, attempt + 1) for walk in visit.walks for name, attempt in walk.ready]
         if bad and items:
             items[0] = msgspec.structs.replace(items[0], payload="template", failed=True)
-        self.rendered.append(Call("dispatch", partition, (tuple(items), (walk.hint_id,))))
-        walk.acknowledged = True  # rendered once
+        over = (visit.entry_id,) if visit.whole else ()
+        self.rendered.append(Call("dispatch", visit.partition, (tuple(items), over)))
+        visit.rendered = True
 
     def _render_retry(self, partition: int, item: Due) -> Call:
         return Call("dispatch", partition, ((self._item(item, item.node, item.attempt + 1),), ()))
@@ -514,8 +558,7 @@ class History:
         if how < 8:
             model.tasks.setdefault(task.handler, []).append(task)
             await self._raw("SADD", keys.prefix(partition) + "queues", task.handler)
-            stream = keys.tasks(partition, task.handler)
-            await self._raw("XADD", stream, "*", "@", token_text(task), "m", codec.encode(task))
+            await self._raw("RPUSH", keys.tasks(partition, task.handler), codec.encode(task))
             if how < 4:  # then its successor stands behind it
                 await self.send(Call("release", partition, ((task,),)))
                 await self.send(Call("reject", partition, (task.handler, 0, 1, "no_handler")))
@@ -563,7 +606,7 @@ class History:
         await self.send(call)
         self.sent.append(call)
         for walk in call.walks:
-            self._render(call.partition, walk)
+            self._render(walk.visit)
 
     async def _open(self, pick: int, how: int, fate: int) -> None:
         """What a reconciler does: reserve and open what is missing, the next run, the rest of an opening."""
@@ -674,7 +717,7 @@ class History:
 
     async def drain(self) -> None:
         """Without further faults everything RUNNING ends; and once it is forgotten, nothing is left."""
-        self.kept, self.walks, self.rendered, self.openings = [], [], [], []
+        self.kept, self.visits, self.rendered, self.openings = [], [], [], []
         await self._rounds()
         for ledger in self.ledgers.values():
             if ledger.status in "FX" and len(self.sent) % 3 == 0:
@@ -725,13 +768,14 @@ class History:
         await self._read(partition, 1000, 0)
         old = [one for home, *one in self.hints if home == partition and self._is_superseded(one[1])][:2]
         if old:  # delivered once more, now that a later attempt is there
-            late = tuple(Walk(self.shapes[hint.execution_id], i, hint, 2).verdict for i, hint in old)
-            await self.send(Call("advance", partition, (late,)))
-        walks = [Walk(self.shapes[hint.execution_id], i, hint, 2) for i, hint in self.models[partition].pending()]
-        while batch := [walk for walk in walks if not walk.over]:
-            await self.send(Call("advance", partition, (tuple(walk.verdict for walk in batch),), walks=tuple(batch)))
-        for walk in walks:
-            self._render(partition, walk)
+            late = [self._visit(partition, entry_id, [hint], 2) for entry_id, hint in old]
+            await self.send(self._advance_call(partition, late)._replace(walks=()))
+        pending = dict.fromkeys(entry_id for entry_id, _ in self.models[partition].pending())
+        visits = [self._visit(partition, one, self._entry(partition, one), 2) for one in pending]
+        while batch := [visit for visit in visits if not visit.over]:
+            await self.send(self._advance_call(partition, batch))
+        for visit in visits:
+            self._render(visit)
         if self.rendered:
             items = tuple(item for call in self.rendered for item in call.args[0])
             hints = tuple(hint for call in self.rendered for hint in call.args[1])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -72,9 +73,9 @@ class Node:
 
 @dataclass(slots=True)
 class Entry:
-    """Of the results stream. `read`: some orchestrator has it, so it is pending."""
+    """Of the results stream: the hints of one call. `read`: some orchestrator has it, so it is pending."""
 
-    hint: Hint
+    hints: list[Hint]
     id: str = ""
     read: bool = False
 
@@ -155,6 +156,7 @@ class Partition:
         self.gap = False  # `due` was away for longer than a lease
         self.grace = False
         self._writing: dict[str, Happened] = {}
+        self._saying: list[Hint] = []
 
     # ---- opening
 
@@ -253,13 +255,16 @@ class Partition:
 
     def advance(self, verdicts: Sequence[Verdict]) -> list[Advanced]:
         replies, over = [], []
-        for verdict in verdicts:
-            finished, answer = self._advance(verdict)
-            # What an earlier slice answered is not dispatched yet, so the hint is still needed.
-            acknowledged = finished and verdict.quiet and not answer
-            replies.append(Advanced(acknowledged, answer))
-            if acknowledged:
-                over.append(verdict.hint_id)
+        for entry_id, together in groupby(verdicts, lambda verdict: verdict.entry_id):
+            all_finished = True
+            for verdict in together:
+                last_slice, answer = self._advance(verdict)
+                # What an earlier call answered is not dispatched yet, so the entry is still needed.
+                finished = last_slice and verdict.quiet and not answer
+                replies.append(Advanced(finished, answer))
+                all_finished = all_finished and finished
+            if all_finished:
+                over.append(entry_id)
         self._written()
         self._acknowledge(over)
         return replies
@@ -468,21 +473,25 @@ class Partition:
             node.state, node.finished_ms = "D", NOW
             del self.timers[Timer("L", *_token(report.token))]
             self._hint(x, report.token.node, node, report.outcome)
+        self._written()
         return stale
 
     def reject(self, handler: str, age_ms: int, most: int, outcome: str) -> int:
         """The reference has no clock: an age of 0 is that of every task, any other that of none."""
         rejected = 0
-        queue = self.tasks.get(handler, []) if age_ms == 0 else []
-        old = queue[:most]
-        del queue[:most]
-        for task in old:
+        queue = self.tasks.get(handler, [])
+        for task in queue[:most]:
             x = self._mine(task)
             node = x.node(task.node) if x else Node()
-            if x and x.status == "R" and node.state == "Q" and node.attempt == task.attempt:
+            waits = x and x.status == "R" and node.state == "Q" and node.attempt == task.attempt
+            if waits and age_ms:
+                break
+            queue.remove(task)
+            if x and waits:
                 rejected += 1
                 node.state, node.finished_ms = "D", NOW
                 self._hint(x, task.node, node, outcome)
+        self._written()
         return rejected
 
     # ---- reading hints
@@ -491,10 +500,10 @@ class Partition:
         new = [entry for entry in self.results if not entry.read][:most]
         for entry in new:
             entry.read = True
-        return [(entry.id, entry.hint) for entry in new]
+        return [(entry.id, hint) for entry in new for hint in entry.hints]
 
     def pending(self) -> list[tuple[str, Hint]]:
-        return [(entry.id, entry.hint) for entry in self.results if entry.read]
+        return [(entry.id, hint) for entry in self.results if entry.read for hint in entry.hints]
 
     # ---- inside
 
@@ -518,7 +527,7 @@ class Partition:
 
     def _hint(self, x: Execution, name: str, node: Node, outcome: str) -> None:
         hint = Hint(x.id, x.epoch, x.run, name, node.attempt, x.definition, node.retries, node.lost, outcome)
-        self.results.append(Entry(hint))
+        self._saying.append(hint)
 
     def _acknowledge(self, hints: Sequence[str]) -> None:
         self.results = [entry for entry in self.results if entry.id not in hints]
@@ -540,6 +549,9 @@ class Partition:
             x.seq, x.last = happened.seq, happened
             self.events.append(happened)
         self._writing = {}
+        if self._saying:
+            self.results.append(Entry(self._saying))
+        self._saying = []
 
     def _drop(self, x: Execution) -> None:
         del self.executions[x.id]

@@ -15,14 +15,14 @@ import msgspec
 from headrace.hot import codec, keys, library
 from headrace.hot.store import HotStore
 from headrace.hot.wire import Refused
-from headrace.model.messages import Event, Failure, Hint, Outcome, Record, Task
+from headrace.model.messages import Event, Failure, Hint, Outcome, Record
 from tests.conformance.reference import GRACE, LATE, NOW, WORKER_LOST, After, Execution, Happened, Partition
 
 LOOK = """
 local prefix, after, control, ids, handlers, definitions = ARGV[1], ARGV[2], ARGV[3], unpack(cmsgpack.unpack(ARGV[4]))
 local t = redis.call('TIME')
 local tasks, executions, texts = {}, {}, {}
-for i, handler in ipairs(handlers) do tasks[i] = redis.call('XRANGE', prefix .. 'tasks:' .. handler, '-', '+') end
+for i, handler in ipairs(handlers) do tasks[i] = redis.call('LRANGE', prefix .. 'tasks:' .. handler, 0, -1) end
 for i, hash in ipairs(definitions) do
   texts[i] = {redis.call('TTL', prefix .. 'def:' .. hash), redis.call('HGET', prefix .. 'defs', hash)}
 end
@@ -90,11 +90,9 @@ class Mirror:
         self._grace = int(grace or 0)
         new = self._events(events)
         self._results(results, [one[0].decode() for one in pending], delivered.decode())
-        for handler, entries in zip(HANDLERS, tasks, strict=True):
+        for handler, messages in zip(HANDLERS, tasks, strict=True):
             expected = self.model.tasks.get(handler, [])
-            messages = [codec.decode_tasks(b"\x91" + entry[1][3])[0] for entry in entries]
-            assert messages == expected, f"tasks of {handler}"
-            assert [entry[1][1].decode() for entry in entries] == [token_text(task) for task in expected]
+            assert [codec.decode_task(message) for message in messages] == expected, f"tasks of {handler}"
             if expected:
                 self.queues.add(handler)
         assert {name.decode() for name in queues} >= self.queues
@@ -170,8 +168,8 @@ class Mirror:
         """What was delivered and is not pending is only waiting for the head of the stream to be cut off."""
         read = set(pending)
         live = [one for one in entries if one[0].decode() in read or _order(one[0].decode()) > _order(delivered)]
-        real = [plain_outcome(codec.read_hint(fields)) for _, fields in live]
-        assert real == [entry.hint for entry in self.model.results], "results"
+        real = [list(map(plain_outcome, codec.read_hints(fields))) for _, fields in live]
+        assert real == [entry.hints for entry in self.model.results], "results"
         for (entry_id, _), entry in zip(live, self.model.results, strict=True):
             assert entry.id in ("", entry_id.decode())
             entry.id = entry_id.decode()
@@ -241,10 +239,6 @@ class Mirror:
 
 def _order(entry_id: str) -> tuple[int, ...]:
     return tuple(map(int, entry_id.split("-")))
-
-
-def token_text(task: Task) -> str:
-    return "|".join(map(str, codec.token_fields(task.token)))
 
 
 def _fields(flat: list[bytes]) -> list[dict[str, bytes]]:

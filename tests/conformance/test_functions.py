@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headrace.embedded import EmbeddedValkey
 from headrace.errors import StoreUnavailable, StoreUnsupported
 from headrace.hot import functions, keys, library
 from headrace.hot.store import HotStore
@@ -159,7 +163,7 @@ REFUSED: dict[str, Callable[[HotStore, str], Awaitable[Any]]] = {
     "forget": lambda store, _: store.forget(0, [("gone", "", ""), ("x", "ex", "")], definition_ttl_seconds=TTL_SECONDS),
 }
 SET_ASIDE = {"claim", "due", "reject"}  # they learn from streams and timers which executions they meet
-NO_EXECUTION = {"leave"}
+NO_EXECUTION = {"leave", "settle"}
 
 
 async def foreign(store: HotStore) -> tuple[str, Hint]:
@@ -487,7 +491,8 @@ async def test_an_orchestrator_leaves_only_with_nothing_pending(store: HotStore)
 
 async def test_acknowledged_hints_in_any_order_leave_an_empty_stream(store: HotStore) -> None:
     ids = [f"x{i}" for i in range(250)]
-    await opened(store, *ids)
+    for x in ids:
+        await opened(store, x)
     read = [hint_id for hint_id, _ in await hints(store, 240)]
     for hint_id in read[1::2] + read[-2:0:-2]:
         await store.dispatch(0, [], [hint_id])
@@ -499,6 +504,84 @@ async def test_acknowledged_hints_in_any_order_leave_an_empty_stream(store: HotS
     assert await raw(store, "XLEN", "hr:{0}:results") == 0
 
 
+# ---- hints that share an entry
+
+
+async def test_hints_of_one_call_share_an_entry_of_bounded_size(store: HotStore) -> None:
+    await opened(store, "x", left=150)
+    await hints(store)
+    nodes = [f"n{i}" for i in range(150)]
+    await queued(store, "x", *nodes)
+    tasks = await claimed(store, slots=200)
+    assert await store.report(0, [report(task) for task in tasks]) == []
+    found = await hints(store)
+    assert [hint.node for _, hint in found] == nodes
+    assert [len(list(some)) for _, some in groupby(found, lambda entry: entry[0])] == [64, 64, 22]
+    large = "x" * 50_000
+    await queued(store, "x", "a", "b", "c")
+    assert await store.report(0, [report(task, large) for task in await claimed(store, slots=200)]) == []
+    assert [len(list(some)) for _, some in groupby(await hints(store), lambda entry: entry[0])] == [2, 1]
+
+
+async def test_an_entry_is_acknowledged_when_nothing_is_left_to_do_with_all_of_its_hints(store: HotStore) -> None:
+    await opened(store, "x", left=3)
+    (start,) = await hints(store)
+    await store.dispatch(0, [item("x", "a"), item("x", "b")], [start[0]])
+    await store.report(0, [report(task) for task in await claimed(store, slots=2)])
+    first, second = await hints(store)
+    assert first[0] == second[0]
+    replies = await store.advance(0, [verdict(first, "C"), verdict(second, "C", ("c",))])
+    assert replies == [Advanced(True, []), Advanced(False, [(0, 0)])]
+    assert await pending(store) == [first[0]]
+    again = await store.advance(0, [verdict(first, "C", quiet=False), verdict(second, "C", ("c",), quiet=False)])
+    assert [one.finished for one in again] == [False, False]
+    await queued(store, "x", "c")
+    replies = await store.advance(0, [verdict(first, "C"), verdict(second, "C", ("c",))])
+    assert replies == [Advanced(True, []), Advanced(True, [])]
+    assert await pending(store) == []
+
+
+# ---- a server that may have gone back in time
+
+
+async def test_nothing_is_claimed_before_the_partition_is_settled(tmp_path: Path) -> None:
+    with EmbeddedValkey(tmp_path / "valkey") as own:
+        store = HotStore(own.url, block_ms=30_000)
+        await store.prepare()
+        await opened(store, "x")
+        await queued(store, "x", "a")
+        assert not await store.is_settled(0)
+        assert await store.claim(0, "w", 1, LEASE_MS, ["h"]) == ([], 0)
+        heard: dict[str, str] = {}
+        await store.wait_for_tasks(0, ["h"], heard)
+        rung = heard["h"]
+        await store.settle(0)
+        await store.wait_for_tasks(0, ["h"], heard)
+        assert heard["h"] != rung, "the bell rings for workers that found nothing"
+        assert await store.is_settled(0)
+        assert len(await claimed(store)) == 1
+        await asyncio.to_thread(own.stop)
+        await asyncio.to_thread(own.start)
+        assert not await store.is_settled(0)
+        await store.aclose()
+
+
+async def test_what_is_behind_the_record_is_forgotten_as_it_was_seen(store: HotStore) -> None:
+    await opened(store, "x")
+    last = (await held(store, "x")).last
+
+    async def forget(*item: str, behind: bool = True) -> list[int]:
+        return await store.forget(0, [item], definition_ttl_seconds=TTL_SECONDS, behind=behind)  # type: ignore[list-item]
+
+    assert await forget("x", "ex", last, behind=False) == []
+    assert await forget("x", "other", last) == []
+    assert await forget("x", "ex", "1-1") == []
+    await store.reserve(0, [Reservation("y", "ey")], definition_ttl_seconds=TTL_SECONDS)
+    assert await forget("y", "ey", "") == []
+    assert await forget("x", "ex", last) == [0]
+    assert await store.execution("x") is None
+
+
 # ---- partitions
 
 
@@ -507,8 +590,18 @@ async def three(valkey_url: str) -> AsyncIterator[HotStore]:
     store = HotStore(valkey_url, partitions=3, block_ms=1)
     await raw(store, "FLUSHALL")
     await store.prepare()
+    for partition in range(3):
+        await store.settle(partition)
     yield store
     await store.aclose()
+
+
+async def test_all_agree_on_the_number_of_partitions(three: HotStore, valkey_url: str) -> None:
+    other = HotStore(valkey_url, partitions=2)
+    with pytest.raises(StoreUnsupported, match="set it to 3"):
+        await other.prepare()
+    await other.aclose()
+    await three.prepare()
 
 
 async def test_a_call_touches_its_own_partition_only(three: HotStore) -> None:
@@ -590,7 +683,7 @@ async def test_out_of_memory_refuses_new_work_and_lets_the_old_end(store: HotSto
         ahead = verdict(entry, "C", ("b",), tasks=[item("x", "b", parents=1)])
         assert await store.advance(0, [ahead]) == [Advanced(False, [(0, 0)])]  # recorded, and not dispatched
         done = [one for one in await hints(store) if not one[1].is_start]
-        assert [one.acknowledged for one in await store.advance(0, [verdict(one, "C") for one in done])] == [True, True]
+        assert [one.finished for one in await store.advance(0, [verdict(one, "C") for one in done])] == [True, True]
         assert await store.due(0, 100, LEASE_MS) == ([], False)
         assert await store.cancel("x", 1) == "cancelled"
         ended = [(x, f"e{x}", (await held(store, x)).last) for x in ("x", "y")]

@@ -10,8 +10,9 @@ from fastapi.openapi.utils import get_openapi
 from prometheus_client import CollectorRegistry
 from starlette.middleware import Middleware
 from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Route
 
-from headrace.api import schemas
+from headrace.api import openapi, schemas
 from headrace.api.answers import Json
 from headrace.api.auth import Callers, Guard, needed_scope
 from headrace.api.front import Front, HttpMetrics
@@ -75,8 +76,9 @@ def create_app(
     )
     for router in ROUTERS:
         app.include_router(router)
-    answers_problems(app)
     _add_documents(app)
+    every = (*app.routes, *(route for router in ROUTERS for route in router.routes))
+    answers_problems(app, [route for route in every if isinstance(route, Route)])
     return app
 
 
@@ -101,9 +103,8 @@ def _add_documents(app: FastAPI) -> None:
 def _openapi(app: FastAPI) -> dict[str, Any]:
     document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
     parts = document["components"]
-    problem = schemas.Problem.model_json_schema(ref_template="#/components/schemas/{model}")
-    parts["schemas"] |= problem.pop("$defs")
-    parts["schemas"] |= {"Problem": problem, **schemas.definition_components()}
+    parts["schemas"] |= openapi.components(schemas.Problem, schemas.Change, schemas.ListChange)
+    parts["schemas"] |= openapi.definition_components()
     parts["securitySchemes"] = {
         "bearer": {"type": "http", "scheme": "bearer", "description": "An API key."},
         "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},

@@ -38,7 +38,7 @@ class HttpMetrics:
         )
 
     def count(self, scope: Scope, status: int, seconds: float) -> None:
-        route = getattr(scope.get("route"), "path", "unknown")  # the pattern: few values, whatever clients ask for
+        route = getattr(scope.get("route"), "path_format", "unknown")  # few values, whatever clients ask for
         method = scope["method"] if scope["method"] in METHODS else "other"
         self.requests.labels(method, route, status).inc()
         self.seconds.labels(method, route).observe(seconds)

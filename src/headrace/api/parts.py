@@ -12,6 +12,7 @@ from starlette.requests import Request
 
 from headrace.engine.service import Service
 from headrace.errors import RecordUnavailable, StoreUnavailable
+from headrace.model import trace
 from headrace.model.configs import HandlerSpec
 from headrace.record.admin import DeadLetters
 from headrace.record.queries import Queries
@@ -70,6 +71,13 @@ def parts(request: Request) -> Parts:
 
 def actor(request: Request) -> str:
     return caller(request).name
+
+
+def traceparent(request: Request) -> str | None:
+    """Which span asks, where that is well-formed. What is not is no reason to refuse a request."""
+    given = request.headers.getlist("traceparent")
+    found = trace.read(given[0]) if len(given) == 1 else None
+    return found.header if found else None
 
 
 def caller(request: Request) -> Caller:

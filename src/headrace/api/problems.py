@@ -17,6 +17,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from headrace.errors import HeadraceError, InvalidDefinition, InvalidInput, Problem
 from headrace.model.payload import shown
@@ -35,14 +36,16 @@ class Kind(NamedTuple):
 
 
 KINDS: Final[Mapping[str, Kind]] = {
+    "malformed_request": Kind(400, "This is not an HTTP request", "Send HTTP/1.1, by way of an HTTP library."),
     "malformed_body": Kind(400, "The body cannot be read", "Send well-formed JSON, or YAML as application/yaml."),
     "unauthorized": Kind(401, "A valid API key is needed", "Send Authorization: Bearer <key>, or X-API-Key: <key>."),
     "forbidden": Kind(403, "Not allowed", "Use a key with the scope that detail names, from an allowed origin."),
     "not_found": Kind(404, "There is nothing here", "Look at /docs for what there is."),
-    "execution_not_found": Kind(404, "There is no such execution or node", "Check the id."),
+    "execution_not_found": Kind(404, "There is no such execution", "Check the id."),
+    "node_not_found": Kind(404, "The execution has no such node", "Read the execution: it has the ids of its nodes."),
     "workflow_not_found": Kind(404, "There is no such workflow", "Check name and version, or submit it first."),
     "dead_letter_not_found": Kind(404, "There is no such dead letter", "It may have been retried or dropped."),
-    "method_not_allowed": Kind(405, "This path does not take this method", "The Allow header names one that it takes."),
+    "method_not_allowed": Kind(405, "This path does not take this method", "The Allow header has those that it takes."),
     "body_too_slow": Kind(408, "The body did not arrive in time", "Send it again, faster or in smaller parts."),
     "conflict": Kind(409, "The state of the execution does not allow this", "Read the execution first."),
     "too_large": Kind(413, "The body is too large", "Send less; the operator may raise the limit."),
@@ -115,14 +118,21 @@ def answer_error(error: BaseException) -> Response:
     return answer("internal_error")
 
 
-def answers_problems(app: FastAPI) -> None:
+def answers_problems(app: FastAPI, routes: Sequence[Route]) -> None:
     """Expected errors are answered inside; what is left over is answered by the outermost layer."""
 
-    def on_error(_: Request, error: Exception) -> Response:
+    def on_error(request: Request, error: Exception) -> Response:
+        if isinstance(error, HTTPException) and error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            error.headers = {"Allow": ", ".join(_methods(routes, request.scope["path"]))}
         return answer_error(error)
 
     for kind in (HTTPException, RequestValidationError, Refused, HeadraceError):
         app.add_exception_handler(kind, on_error)
+
+
+def _methods(routes: Sequence[Route], path: str) -> list[str]:
+    """All that the path takes: Starlette names those of the first route that fits."""
+    return sorted({method for route in routes if route.path_regex.match(path) for method in route.methods or ()})
 
 
 def counted(problems: Sequence[Problem]) -> str:

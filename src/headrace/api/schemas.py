@@ -1,4 +1,4 @@
-"""The shapes of bodies and answers, for the OpenAPI document alone: what is sent is written by msgspec.
+"""The shapes of answers, for the OpenAPI document alone: what is sent is written by msgspec.
 
 The tests hold the answers of a running server against them.
 """
@@ -7,27 +7,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-import msgspec
 from pydantic import BaseModel, Field
 
-from headrace.api.problems import KINDS, MEDIA_TYPE
-from headrace.model.schema import definition_schema
+from headrace.api.problems import KINDS
+from headrace.engine.causes import Cause
 
 Time = Annotated[str, Field(description="RFC 3339, UTC, with milliseconds.", examples=["2026-01-31T12:00:00.000Z"])]
 ExecutionStatus = Literal["PENDING", "RUNNING", "COMPLETED", "FAILED", "CANCELLED"]
 NodeStatus = Literal[
     "PENDING", "QUEUED", "RUNNING", "RETRYING", "COMPLETED", "FAILED", "SKIPPED", "CANCELLED"
 ]  # fmt: skip
-
-ID = "0198c0de-0000-7000-8000-000000000001"
-DEFINITION: dict[str, Any] = {
-    "name": "greeting",
-    "inputs": {"name": {"type": "string", "default": "world"}},
-    "nodes": [
-        {"id": "start", "handler": "input"},
-        {"id": "done", "handler": "output", "dependencies": ["start"], "config": {"text": "Hello {{ start.name }}"}},
-    ],
-}
 
 
 class ErrorItem(BaseModel):
@@ -93,6 +82,7 @@ class Attempt(BaseModel):
     finished_at: Time | None
     next_attempt_at: Time | None
     error: dict[str, Any] | None
+    logs: list[dict[str, Any]] = Field(description="What the handler said, up to a limit.")
 
 
 class NodeDetails(Node):
@@ -114,6 +104,7 @@ class ExecutionItem(BaseModel):
 
 
 class Execution(ExecutionItem):
+    version: int | None = Field(description="Null while the SQL store is away.")  # type: ignore[assignment]
     input_params: dict[str, Any]
     output: dict[str, Any] | None
     nodes: list[Node]
@@ -124,10 +115,41 @@ class Executions(BaseModel):
     next_cursor: str | None
 
 
-class Reason(BaseModel):
-    node: str | None
-    status: str
+class NodeChange(BaseModel):
+    id: str
+    status: NodeStatus
+    attempt: int
+    worker: str | None = None
+    error: dict[str, Any] | None = None
+    next_attempt_at: Time | None = None
+    reason: str | None = None
+
+
+class Change(BaseModel):
+    """What changed in an execution: the data of an event `change`."""
+
+    execution_id: str
+    run: int
+    at: Time
+    nodes: list[NodeChange]
+
+
+class ListChange(BaseModel):
+    """The page of the list (`snapshot`), or what is new, changed or gone in it (`change`)."""
+
+    items: list[ExecutionItem]
+    gone: list[str] = []
+
+
+class Trouble(BaseModel):
+    cause: Cause = Field(description="By name; docs/operations.md has them all.")
     why: str
+    do: str = Field(description="What helps.")
+
+
+class Reason(Trouble):
+    node: str | None = Field(description="None: it concerns the execution as a whole.")
+    status: str
 
 
 class Why(BaseModel):
@@ -243,7 +265,10 @@ class Stuck(BaseModel):
 
 
 class Audit(BaseModel):
+    problems: list[Trouble] = Field(description="What concerns all executions: a store, orchestrators, workers.")
     stuck: list[Stuck] = Field(description="Executions that cannot make progress, the longest waiting first.")
+    stuck_count: int = Field(description="All of them; of very many only the first are told.")
+    live_count: int = Field(description="Executions that were looked at: all that are running.")
     items: list[AuditItem] = Field(description="Who did what when, newest first.")
     next_cursor: str | None
 
@@ -255,104 +280,3 @@ class Health(BaseModel):
 class Ready(BaseModel):
     status: Literal["ready"]
     stores: dict[str, Literal["ok"]]
-
-
-# Answers and bodies of operations
-
-_ALWAYS = (401, 403, 429, 500, 503)
-_WORDS = {
-    400: "The body cannot be read.", 401: "A valid API key is needed.", 403: "The key or the origin may not do this.",
-    404: "There is no such thing.", 408: "The body did not arrive in time.",
-    409: "The state of the execution does not allow this.", 413: "The body is too large.",
-    422: "The request has problems; each is in errors.", 429: "Too many requests: wait as Retry-After says.",
-    500: "Something is wrong with the server.", 503: "A store is away: try again as Retry-After says.",
-}  # fmt: skip
-_READS_BODY = (400, 408, 413, 422)
-
-Responses = dict[int | str, dict[str, Any]]
-
-
-def answers(status: int, model: type[BaseModel] | None, words: str, *problems: int, body: bool = False) -> Responses:
-    """The answer when all is well, and every problem that there can be."""
-    good: dict[str, Any] = {"description": words} | ({"model": model} if model else {})
-    found = sorted({*problems, *_ALWAYS, *(_READS_BODY if body else ())})
-    return {status: good, **{one: problem(one) for one in found}}
-
-
-def problem(status: int) -> dict[str, Any]:
-    schema = {"$ref": "#/components/schemas/Problem"}
-    return {"description": _WORDS[status], "content": {MEDIA_TYPE: {"schema": schema}}}
-
-
-def events(words: str, *problems: int) -> Responses:
-    example = 'id: 5f3a.7\nevent: change\ndata: {"execution_id": "…", "nodes": […]}\n\n'
-    content = {"text/event-stream": {"schema": {"type": "string"}, "example": example}}
-    found = sorted({*problems, *_ALWAYS})
-    return {200: {"description": words, "content": content}, **{one: problem(one) for one in found}}
-
-
-def body(schema: dict[str, Any], example: Any, *, required: bool = True, yaml: bool = False) -> dict[str, Any]:
-    content = {"application/json": {"schema": schema, "example": example}}
-    if yaml:
-        content["application/yaml"] = {"schema": schema, "example": example}
-    return {"requestBody": {"required": required, "content": content}}
-
-
-def definition_body() -> dict[str, Any]:
-    return body({"$ref": "#/components/schemas/Definition"}, DEFINITION, yaml=True)
-
-
-_INPUT_PARAMS = {"type": "object", "description": "Values for the workflow's inputs."}
-TRIGGER_BODY = body(
-    {"type": "object", "properties": {"input_params": _INPUT_PARAMS}, "additionalProperties": False},
-    {"input_params": {"name": "Ada"}},
-    required=False,
-)
-START_SCHEMA: dict[str, Any] = {
-    "oneOf": [
-        {
-            "type": "object",
-            "properties": {
-                "workflow": {"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,63}$"},
-                "version": {"type": "integer", "minimum": 1, "maximum": 2**31 - 1},
-                "input_params": _INPUT_PARAMS,
-            },
-            "required": ["workflow"],
-            "additionalProperties": False,
-        },
-        {
-            "type": "object",
-            "properties": {"definition": {"$ref": "#/components/schemas/Definition"}, "input_params": _INPUT_PARAMS},
-            "required": ["definition"],
-            "additionalProperties": False,
-        },
-    ]
-}
-START_BODY = body(START_SCHEMA, {"definition": DEFINITION, "input_params": {"name": "Ada"}}, yaml=True)
-RETRY_LETTERS_BODY = body(
-    {
-        "type": "object",
-        "properties": {
-            "ids": {"type": "array", "items": {"type": "string", "format": "uuid"}, "maxItems": 1000},
-            "workflow": {"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,63}$"},
-        },
-        "additionalProperties": False,
-    },
-    {"workflow": "greeting"},
-    required=False,
-)
-
-
-def path_parameter(name: str, words: str) -> dict[str, Any]:
-    return {"name": name, "in": "path", "required": True, "description": words, "schema": {"type": "string"}}
-
-
-def definition_components() -> dict[str, Any]:
-    """The schema of a definition, with its parts where an OpenAPI document has them."""
-    schema = definition_schema({})
-    del schema["$schema"]
-    parts = schema.pop("$defs")
-    del parts["node"]["properties"]["handler"]["enum"]  # which there are, /v1/handlers says
-    text = msgspec.json.encode({"Definition": schema, **{f"Definition_{name}": parts[name] for name in parts}})
-    moved: dict[str, Any] = msgspec.json.decode(text.replace(b"#/$defs/", b"#/components/schemas/Definition_"))
-    return moved

@@ -14,14 +14,26 @@ from typing import cast
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from headrace.api.auth import Callers, is_loopback
 from headrace.api.parts import Parts
+from headrace.api.problems import answer
 from headrace.errors import HeadraceError
 from headrace.settings import Settings
 
 FINISH_WITHIN_SECONDS = 10
 BACKLOG = 2048
+
+
+class _Protocol(HttpToolsProtocol):
+    """uvicorn itself answers what is not HTTP, in plain text. Here that is a problem document like all others."""
+
+    def send_400_response(self, msg: str) -> None:
+        problem = answer("malformed_request", msg)
+        headers = [b"%s: %s\r\n" % each for each in (*problem.raw_headers, (b"connection", b"close"))]
+        self.transport.write(b"".join((b"HTTP/1.1 400 Bad Request\r\n", *headers, b"\r\n", problem.body)))
+        self.transport.close()
 
 
 class _Server(uvicorn.Server):
@@ -40,6 +52,7 @@ async def serve(
     listener = _listen(settings.api_host, settings.api_port)
     config = uvicorn.Config(
         app,
+        http=_Protocol,
         lifespan="off",
         ws="none",
         log_config=None,

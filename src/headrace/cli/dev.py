@@ -16,7 +16,7 @@ from headrace import __version__, logs
 from headrace.cli.roles import exit_code
 from headrace.cli.startup import load_registry, load_settings
 from headrace.embedded import EmbeddedValkey
-from headrace.process import connected, on_signals, recorded, roles_running, run_loop
+from headrace.process import connected, on_signals, process_name, recorded, roles_running, run_loop, traced
 from headrace.settings import Settings
 from headrace.worker.registry import Registry
 
@@ -41,7 +41,8 @@ async def _dev(settings: Settings, registry: Registry) -> None:
         _valkey(settings) as url,
         connected(url, settings) as store,
         recorded(settings) as database,
-        roles_running(store, settings, registry, database) as worker,
+        traced(settings, process_name("dev")) as tracer,
+        roles_running(store, settings, registry, database, tracer) as worker,
         Service(database, store, settings) as service,
     ):
         app = create_app(service, database, store, settings)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from headrace import logs
+from headrace.cli.auditing import find_stuck
 from headrace.cli.checks import Finding, examine
 from headrace.cli.output import print_json, put
 from headrace.cli.startup import load_settings
@@ -19,10 +20,10 @@ from headrace.settings import SECRET_PREFIX, Settings
 INDENT = " " * 9
 
 
-def diagnose(*, json_output: bool) -> int:
+def diagnose(*, audit: bool, json_output: bool) -> int:
     logs.configure("error")
     settings = load_settings()
-    found = asyncio.run(examine(settings))
+    found = asyncio.run(_examine(settings, audit=audit))
     hide = Redactor(settings.confidential)  # an error may quote what it could not use
     findings = [dataclasses.replace(each, says=hide.text(each.says)) for each in found]
     problems = sum(each.level == "problem" for each in findings)
@@ -33,6 +34,11 @@ def diagnose(*, json_output: bool) -> int:
         put("Settings (* is set; the others are defaults)", *_lines(settings), "", "Checks")
         put(*(line for each in findings for line in _told(each)), "", _summary(findings, problems))
     return 1 if problems else 0
+
+
+async def _examine(settings: Settings, *, audit: bool) -> list[Finding]:
+    found = await examine(settings)
+    return [*found, *await find_stuck(settings)] if audit else found
 
 
 def shown(settings: Settings) -> dict[str, Any]:

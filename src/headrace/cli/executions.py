@@ -14,7 +14,7 @@ from headrace.cli.words import duration, one_line, printable
 
 if TYPE_CHECKING:
     from headrace.client import Client
-    from headrace.rest.answers import Execution, Failure, Node, NodeDetail
+    from headrace.rest.answers import Execution, Failure, Node, NodeDetail, Reason
 
 MOST_NODES_SHOWN = 100
 AT_THE_END = ("COMPLETED", "SKIPPED", "CANCELLED", "PENDING")  # where not all nodes are shown
@@ -229,11 +229,17 @@ async def _why(client: Client, execution_id: str, node: str | None, *, json_outp
         return print_json(answer)
     reasons = [each for each in answer["nodes"] if node in (None, each["node"])]
     if reasons:
-        return put(*(f"{one_line(each['node'] or 'the execution')}: {one_line(each['why'])}" for each in reasons))
+        return put(*(line for each in reasons for line in _reason(each)))
     if node is not None:
         found = await client.node(execution_id, node)
         return put(printable(f"{found['id']}: {found['status']}"))
     return put(printable(f"Nothing waits: the execution is {(await client.get(execution_id))['status']}."))
+
+
+def _reason(each: Reason) -> list[str]:
+    """What to do is told where there is something to do."""
+    said, do = f"{one_line(each['node'] or 'the execution')}: {one_line(each['why'])}", each.get("do", "")
+    return [said, f"  {one_line(do)}."] if do and not do.startswith("Nothing") else [said]
 
 
 def _said(error: Failure | None) -> str:

@@ -245,12 +245,16 @@ def migrate(
 
 @app.command()
 def doctor(
+    audit: Annotated[
+        bool, typer.Option("--audit", help="Look for executions that cannot make progress, and say why.")
+    ] = False,
     json_output: Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")] = False,
 ) -> None:
     """Check settings, stores, clocks, handlers and limits.
 
     With nothing configured it checks what the embedded mode needs. It also prints the
-    settings, with secrets hidden.
+    settings, with secrets hidden. With --audit it looks at all running executions, straight
+    in the stores, with no server in between.
 
     \b
     Exit codes: 0, 1 there are problems, 2 bad settings.
@@ -260,7 +264,7 @@ def doctor(
     """
     from headrace.cli.doctor import diagnose
 
-    sys.exit(diagnose(json_output=json_output))
+    sys.exit(diagnose(audit=audit, json_output=json_output))
 
 
 app.add_typer(executions.app, name="executions")

@@ -14,7 +14,7 @@ from headrace import logs
 from headrace.cli.startup import USAGE, load_registry, load_settings
 from headrace.errors import HeadraceError, RecordUnavailable, StoreUnavailable, StoreUnsupported
 from headrace.hot.store import HotStore
-from headrace.process import recorded, recording_on, run_loop, serve
+from headrace.process import recorded, recording_on, run_loop, serve, traced
 from headrace.settings import Settings
 
 UNREACHABLE = 3
@@ -28,8 +28,8 @@ def run_orchestrator() -> int:
     settings = load_settings()
 
     async def work(store: HotStore, name: str, stop: asyncio.Event) -> None:
-        async with recorded(settings) as database:
-            await orchestrate(store, settings, name, stop, recording_on(database, store, settings, name))
+        async with recorded(settings) as database, traced(settings, name) as tracer:
+            await orchestrate(store, settings, name, stop, recording_on(database, store, settings, name, tracer))
 
     return _serve("orchestrator", settings, work)
 
@@ -41,8 +41,9 @@ def run_worker(modules: Sequence[str]) -> int:
     registry = load_registry([*settings.worker_handlers, *modules], settings)
 
     async def work(store: HotStore, name: str, stop: asyncio.Event) -> None:
-        worker = Worker(store, registry, settings, name)
-        await worker.run(stop)
+        async with traced(settings, name) as tracer:
+            worker = Worker(store, registry, settings, name, tracer)
+            await worker.run(stop)
         if worker.is_stuck:
             log.warning("stopped; handlers that do not listen are left behind", name=name)
             sys.stderr.flush()

@@ -8,8 +8,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
 
@@ -24,10 +25,14 @@ from headrace.engine.engine import Engine
 from headrace.errors import Conflict, InvalidInput, StoreUnavailable, StoreUnsupported
 from headrace.hot.store import HotStore
 from headrace.model.definition import Definition
+from headrace.model.messages import Failure
 from headrace.model.validation import check_input
-from headrace.process import connected, on_signals, roles_running, run_loop
+from headrace.process import connected, on_signals, process_name, roles_running, run_loop, traced
 from headrace.settings import Settings
 from headrace.worker.registry import Registry
+
+if TYPE_CHECKING:  # an optional dependency
+    from headrace.tracing import EndedRun
 
 INTERRUPTED = 130
 MOST_EVENTS_KEPT = 500
@@ -114,11 +119,17 @@ async def _run(run: Run) -> int:
     settings = run.settings.model_copy(update={"worker_graceful_shutdown_timeout": 0.0})
     async with on_signals(interrupted.set), fitting(run.definition, quiet=run.json_output) as view:
         with scratch(settings.headrace_home) as folder, EmbeddedValkey(folder) as server:
-            async with connected(server.url, settings) as store, roles_running(store, settings, run.registry) as worker:
+            async with (
+                connected(server.url, settings) as store,
+                traced(settings, process_name("run")) as tracer,
+                roles_running(store, settings, run.registry, tracer=tracer) as worker,
+            ):
                 engine = Engine(store, settings)
                 execution_id = await engine.start(run.definition, run.input_params)
                 await _until_ended(engine, store, execution_id, view, interrupted)
                 ended = await engine.read(execution_id)
+                if tracer is not None:
+                    tracer.run_ended(_run_of(ended))
     _print_result(ended, run)
     code = INTERRUPTED if interrupted.is_set() else 0 if ended["status"] == "COMPLETED" else 1
     if worker.is_stuck:
@@ -161,6 +172,18 @@ async def _follow(engine: Engine, store: HotStore, execution_id: str, view: View
         for event_id, event in await store.read_events(partition, after, block=is_under_way):
             view.show(event)
             after = event_id
+
+
+def _run_of(ended: dict[str, Any]) -> EndedRun:
+    from headrace.tracing import EndedRun
+
+    begun_ms, ended_ms = (
+        round(datetime.fromisoformat(ended[name]).timestamp() * 1000) for name in ("started_at", "finished_at")
+    )
+    failure = msgspec.convert(ended["error"], Failure) if ended["error"] else None
+    return EndedRun(
+        ended["execution_id"], ended["run"], ended["workflow"], ended["status"], begun_ms, ended_ms, failure
+    )
 
 
 def _print_result(ended: dict[str, Any], run: Run) -> None:

@@ -12,14 +12,18 @@ from collections.abc import Sequence
 
 import structlog
 
+from headrace.engine.run_spans import RunSpans
 from headrace.engine.tally import Tally
 from headrace.errors import RecordUnavailable, StoreUnavailable
 from headrace.hot.store import HotStore
-from headrace.record.archive import Archive, Ended
+from headrace.model.messages import event_order
+from headrace.record.archive import Archive, Ended, Entry
 from headrace.record.logs import Logged, Logs
 from headrace.settings import Settings
 
-ENTRIES_TOGETHER = 200
+FIRST_ENTRIES = 20
+MOST_ENTRIES = 200
+BATCH_BYTES = 8 << 20
 KEEP_EVENTS_MS = 60_000
 TRIM_EVERY_MS = 5_000
 AWAY_SECONDS = 0.5
@@ -30,7 +34,16 @@ log = structlog.get_logger(__name__)
 
 
 class Archiver:
-    def __init__(self, store: HotStore, archive: Archive, logs: Logs, settings: Settings, name: str) -> None:
+    def __init__(
+        self,
+        store: HotStore,
+        archive: Archive,
+        logs: Logs,
+        settings: Settings,
+        name: str,
+        *,
+        spans: RunSpans | None = None,
+    ) -> None:
         self.lag_seconds = [0.0] * store.partitions
         self.set_aside = 0
         self._store = store
@@ -38,6 +51,7 @@ class Archiver:
         self._logs = logs
         self._settings = settings
         self._name = name
+        self._spans = spans
         self._ended: list[list[Ended]] = [[] for _ in range(store.partitions)]
         self._trimmed_ms = [0] * store.partitions
         self._tallies = [Tally() for _ in range(store.partitions)]
@@ -49,7 +63,7 @@ class Archiver:
                 if await self._store.hold(partition, "archive", self._name, DUTY_MS):
                     await self.drain(partition)
                     await self._archive_logs(partition)
-                    await self._forget(partition)
+                    await self._forget_rest(partition)
                 await _pause(stop, self._settings.orchestrator_archive_interval)
             except (StoreUnavailable, RecordUnavailable) as error:
                 log.warning("archiving waits", partition=partition, error=str(error))
@@ -60,15 +74,23 @@ class Archiver:
             log.warning("stopped before all was archived: it is read again later", error=str(error))
 
     async def drain(self, partition: int) -> None:
-        """Everything that has happened so far, in bounded batches."""
+        """Everything that happened before this call, in bounded batches; under load there is always something new."""
+        newest = event_order(await self._store.last_event(partition))
         cursor = await self._archive.cursor(partition)
-        while entries := await self._store.read_events(partition, cursor, ENTRIES_TOGETHER, block=False):
+        most = FIRST_ENTRIES
+        while event_order(cursor) < newest:
+            entries = await self._store.read_events(partition, cursor, most, block=False)
+            if not entries:
+                break
+            most = _as_many_as_fit(most, entries)
             done = await self._archive.apply(partition, self._store.partitions, entries)
             cursor = entries[-1][0]
             self.set_aside += done.set_aside
-            self._ended[partition] += done.ended
             self._tallies[partition].add(done.events)
+            if self._spans is not None:
+                await self._spans.add(done.events)
             await self._store.count(partition, self._tallies[partition].take())
+            self._ended[partition] += await self._forget(partition, done.ended)
             now_ms = await self._store.now_ms()
             self.lag_seconds[partition] = max(0.0, (now_ms - entries[-1][1].at_ms) / 1000)
             await self._trim(partition, cursor, now_ms)
@@ -83,7 +105,7 @@ class Archiver:
         await self._store.trim_events(partition, f"{max(through, 0)}-0")
 
     async def _archive_logs(self, partition: int) -> None:
-        while entries := await self._store.read_logs(partition, ENTRIES_TOGETHER):
+        while entries := await self._store.read_logs(partition, MOST_ENTRIES):
             try:
                 await self._logs.write(
                     [
@@ -97,14 +119,16 @@ class Archiver:
                 log.exception("log lines were dropped", count=len(entries))
             await self._store.drop_logs(partition, entries[-1][0])
 
-    async def _forget(self, partition: int) -> None:
-        """What SQL has to its end. One whose handlers still run is asked again later."""
+    async def _forget_rest(self, partition: int) -> None:
+        """Those whose handlers were still running; of very many, housekeeping sweeps up the oldest."""
         ended, self._ended[partition] = self._ended[partition][-MOST_TO_FORGET:], []
-        for start in range(0, len(ended), ENTRIES_TOGETHER):
-            some = ended[start : start + ENTRIES_TOGETHER]
-            self._ended[partition] += await self._still_there(partition, some)
+        for start in range(0, len(ended), MOST_ENTRIES):
+            self._ended[partition] += await self._forget(partition, ended[start : start + MOST_ENTRIES])
 
-    async def _still_there(self, partition: int, ended: Sequence[Ended]) -> list[Ended]:
+    async def _forget(self, partition: int, ended: Sequence[Ended]) -> list[Ended]:
+        """What SQL has to its end leaves the hot store. Gives what is still there."""
+        if not ended:
+            return []
         items = [(one.execution_id, one.epoch, one.last_event) for one in ended]
         ttl = self._settings.hot_ttl_seconds
         gone = set(await self._store.forget(partition, items, definition_ttl_seconds=ttl))
@@ -113,6 +137,12 @@ class Archiver:
             return []
         held = await self._store.executions([one.execution_id for one in left])
         return [one for one, there in zip(left, held, strict=True) if there and there.epoch == one.epoch]
+
+
+def _as_many_as_fit(read: int, entries: Sequence[Entry]) -> int:
+    """How many entries to read next, if they are like those just read: `read` was the most that these could be."""
+    size = sum(len(change.detail) for _, event in entries for change in event.changes)
+    return max(1, min(MOST_ENTRIES, 4 * read, BATCH_BYTES * read // max(size, 1)))
 
 
 async def _pause(stop: asyncio.Event, seconds: float) -> None:

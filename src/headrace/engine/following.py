@@ -1,7 +1,8 @@
 """One execution as it happens, for server-sent events: how it stands, then each change, then its end.
 
-An id is epoch and sequence number of an event. Whoever comes back with the id of the newest one goes on from there;
-with any other he is told how it stands now. The end is told when SQL has it.
+An id is epoch and sequence number of an event; what SQL shows has no event, so its id is made of run and status. Who
+comes back with the id of the newest one goes on from there; with any other he is told how it stands now. The end is
+told when SQL has it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from headrace.model.messages import Change, Event
 from headrace.model.state import TERMINAL_EXECUTIONS, NodeState
 
 if TYPE_CHECKING:
-    from headrace.engine.service import Service
+    from headrace.engine.service import Service, Snapshot
 
 LOOK_AGAIN_SECONDS = 2.0  # also without an event: the store may be away
 ARCHIVED_WITHIN_SECONDS = 0.05
@@ -32,7 +33,7 @@ async def follow(service: Service, execution_id: str, last_id: str | None) -> As
         epoch, seq = "", -1
         while True:
             snapshot = await service.snapshot(execution_id)
-            position = f"{snapshot.held.epoch}.{snapshot.held.seq}"
+            position = _position(snapshot)
             epoch, seq = snapshot.held.epoch, snapshot.held.seq
             is_over = snapshot.stored.status in ENDED
             if is_over or position != last_id:
@@ -52,6 +53,11 @@ async def follow(service: Service, execution_id: str, last_id: str | None) -> As
                     break
                 if event.changes:
                     yield last_id, "change", _shown(event)
+
+
+def _position(seen: Snapshot) -> str:
+    at = str(seen.held.seq) if seen.held.seq else f"{seen.stored.run}-{seen.stored.status}"
+    return f"{seen.held.epoch}.{at}"
 
 
 async def _next(queue: asyncio.Queue[Event | None]) -> Event | None:

@@ -9,14 +9,15 @@ What does not succeed now is found again by the reconciler.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import aclosing
 from dataclasses import dataclass
 
 import structlog
 
-from headrace.engine.opening import Kept, Run, continued, fresh
-from headrace.engine.plans import LoadedPlan, Plans
-from headrace.hot.store import HotStore
+from headrace.engine.opening import SLICE_BYTES, Kept, Run, continued, fresh
+from headrace.engine.plans import MOST_NODES_HELD, LoadedPlan, Plans
+from headrace.hot.store import SLICE, HotStore
 from headrace.model import payload
 from headrace.model.definition import Definition
 from headrace.model.messages import Execution, OpenSlice, Record, Reservation
@@ -25,13 +26,16 @@ from headrace.record.openings import NodeHistory, Openings, Wanted
 from headrace.settings import Settings
 
 TOGETHER = 200
+NODES_TOGETHER = 20_000
+MOST_DEFINITIONS = 1000
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """An execution to open; `behind` is what the hot store has of it, if that is older than the record."""
+    """An execution to open; `behind` is what the hot store has of it, if that is older than the record, or reserved by
+    somebody who does not open it."""
 
     wanted: Wanted
     behind: Execution | None = None
@@ -44,6 +48,7 @@ class Opener:
         self._settings = settings
         self._plans = Plans(store, settings)
         self._definitions: dict[str, Definition] = {}
+        self._nodes = 0  # of all these definitions
 
     async def open(self, ids: Sequence[str]) -> int:
         """Those of these that should be running and are not. How many were opened."""
@@ -56,36 +61,81 @@ class Opener:
             by_partition.setdefault(self._store.partition_of(one.wanted.execution_id), []).append(one)
         for partition, there in by_partition.items():
             for start in range(0, len(there), TOGETHER):
-                opened += await self._open(partition, there[start : start + TOGETHER])
+                some = there[start : start + TOGETHER]
+                plans = await self._loaded({one.wanted.definition_id for one in some})
+                for batch in _batches(some, plans):
+                    opened += await self._open(partition, batch, plans)
         return opened
 
-    async def _open(self, partition: int, openings: Sequence[Opening]) -> int:
-        plans = await self._loaded(one.wanted.definition_id for one in openings)
+    async def _open(self, partition: int, openings: Sequence[Opening], plans: Mapping[str, LoadedPlan]) -> int:
         tokens = [secrets.token_urlsafe(9) for _ in openings]
-        reserved = await self._reserve(partition, openings, tokens)
-        taken = await self._openings.take([(one.wanted, token) for one, token in reserved])
-        ours = [(one.wanted, token) for one, token in reserved if one.wanted.execution_id in taken]
-        if not ours:
-            return 0
-        for plan in {id(plans[one.definition_id]): plans[one.definition_id] for one, _ in ours}.values():
-            await self._put_definition(partition, plan.definition)
-        again = {one.execution_id: one.run for one, _ in ours if one.run > 1 or one.epoch}
-        histories = await self._openings.histories(again) if again else {}
-        slices: list[OpenSlice] = []
-        for wanted, token in ours:
-            plan = plans[wanted.definition_id]
-            if wanted.execution_id in again or wanted.is_cancelled:
-                nodes = histories[wanted.execution_id].nodes if wanted.execution_id in histories else {}
-                await self._open_again(partition, wanted, token, plan, nodes)
-            else:
-                slices.append(fresh(self._fresh_run(wanted, plan), token))
-        if slices:
-            self._check(await self._store.open(partition, slices))
+        reserved = await self._reserve(partition, list(zip(openings, tokens, strict=True)))
+        inputs = await self._openings.take([(one.wanted, token) for one, token in reserved])
+        ours = [(one, token) for one, token in reserved if one.wanted.execution_id in inputs]
+        gone = await self._fill(partition, ours, plans, inputs)
+        if gone:  # the store was wiped meanwhile, and somebody else may have reserved: the epoch is ours all the same
+            ours_again = [(one, token) for one, token in ours if one.wanted.execution_id in gone]
+            gone = await self._fill(partition, await self._reserve(partition, ours_again, again=True), plans, inputs)
+        if gone:
+            log.warning("openings were lost: the reconciler will see to them", count=len(gone))
         return len(ours)
 
+    async def _fill(
+        self,
+        partition: int,
+        ours: Sequence[tuple[Opening, str]],
+        plans: Mapping[str, LoadedPlan],
+        inputs: Mapping[str, str],
+    ) -> set[str]:
+        """Opens what is reserved; gives the ids of those whose reservation is gone."""
+        for definition_id in {one.wanted.definition_id for one, _ in ours}:
+            await self._put_definition(partition, plans[definition_id].definition)
+        calls = _Calls(self._store, partition)
+        again: dict[str, tuple[Wanted, str]] = {}
+        for wanted, token in ((one.wanted, token) for one, token in ours):
+            if wanted.run > 1 or wanted.epoch or wanted.is_cancelled:
+                again[wanted.execution_id] = (wanted, token)
+            else:
+                run = _fresh_run(wanted, plans[wanted.definition_id], inputs[wanted.execution_id])
+                await calls.add(fresh(run, token))
+        await self._open_again(again, plans, inputs, calls)
+        await calls.send()
+        return calls.gone
+
+    async def _open_again(
+        self,
+        again: Mapping[str, tuple[Wanted, str]],
+        plans: Mapping[str, LoadedPlan],
+        inputs: Mapping[str, str],
+        calls: _Calls,
+    ) -> None:
+        """From what SQL knows: completions stand, failed attempts count, in `continue` mode failures stand too."""
+        if not again:
+            return
+        now_ms = await self._store.now_ms()
+        histories = self._openings.histories({name: wanted.run for name, (wanted, _) in again.items()})
+        async with aclosing(histories):
+            async for execution_id, nodes in histories:
+                wanted, token = again[execution_id]
+                plan = plans[wanted.definition_id]
+                run = Run(
+                    execution_id,
+                    plan.definition,
+                    inputs[execution_id],
+                    number=wanted.run,
+                    created_ms=wanted.created_ms,
+                    elapsed_ms=max(0, now_ms - wanted.started_ms) if wanted.started_ms else 0,
+                    is_cancelled=wanted.is_cancelled,
+                    traceparent=wanted.traceparent,
+                )
+                kept = _kept(nodes, keeps_failures=plan.definition.on_failure == "continue")
+                for piece in continued(run, token, plan.graph, kept):
+                    await calls.add(piece)
+
     async def _reserve(
-        self, partition: int, openings: Sequence[Opening], tokens: Sequence[str]
+        self, partition: int, openings: Sequence[tuple[Opening, str]], *, again: bool = False
     ) -> list[tuple[Opening, str]]:
+        """Those that were. `again`: also in the place of another reservation."""
         reservations = [
             Reservation(
                 one.wanted.execution_id,
@@ -93,71 +143,104 @@ class Opener:
                 one.behind.epoch if one.behind else one.wanted.epoch,
                 one.behind.last if one.behind else one.wanted.last_event,
                 one.wanted.run,
-                again=False,
+                again=again or one.behind is not None,
                 behind=one.behind is not None,
             )
-            for one, token in zip(openings, tokens, strict=True)
+            for one, token in openings
         ]
         ttl = self._settings.hot_ttl_seconds
         answers = await self._store.reserve(partition, reservations, definition_ttl_seconds=ttl)
-        return [
-            pair
-            for pair, answer in zip(zip(openings, tokens, strict=True), answers, strict=True)
-            if answer == "reserved"
-        ]
+        return [pair for pair, answer in zip(openings, answers, strict=True) if answer == "reserved"]
 
-    def _fresh_run(self, wanted: Wanted, plan: LoadedPlan) -> Run:
-        nodes = plan.definition.nodes
-        roots = plan.roots(payload.decode(wanted.input_text))
-        return Run(
-            wanted.execution_id,
-            plan.definition,
-            wanted.input_text,
-            number=wanted.run,
-            created_ms=wanted.created_ms,
-            roots=[(nodes[index], text) for index, text in roots],
-        )
-
-    async def _open_again(
-        self, partition: int, wanted: Wanted, token: str, plan: LoadedPlan, nodes: Mapping[str, NodeHistory]
-    ) -> None:
-        """From what SQL knows: completions stand, failed attempts count, in `continue` mode failures stand too."""
-        run = Run(
-            wanted.execution_id,
-            plan.definition,
-            wanted.input_text,
-            number=wanted.run,
-            created_ms=wanted.created_ms,
-            is_cancelled=wanted.is_cancelled,
-        )
-        keeps_failures = plan.definition.on_failure == "continue"
-        kept = {
-            name: Kept(_record(node, keeps_failures=keeps_failures), node.output)
-            for name, node in nodes.items()
-            if node.attempt or node.state == NodeState.SKIPPED.name
-        }
-        for piece in continued(run, token, plan.graph, kept):
-            self._check(await self._store.open(partition, [piece]))
-
-    async def _loaded(self, ids: Iterable[str]) -> dict[str, LoadedPlan]:
-        wanted = set(ids)
+    async def _loaded(self, wanted: Set[str]) -> dict[str, LoadedPlan]:
         missing = [one for one in wanted if one not in self._definitions]
         if missing:
-            if len(self._definitions) > 1000:
+            if len(self._definitions) > MOST_DEFINITIONS or self._nodes > MOST_NODES_HELD:
                 self._definitions.clear()
-                missing = list(wanted)
+                self._nodes, missing = 0, list(wanted)
             for name, text in (await self._openings.definitions(missing)).items():
                 self._definitions[name] = Definition.from_json(text)
+                self._nodes += len(self._definitions[name].nodes)
         return {one: self._plans.of(self._definitions[one]) for one in wanted}
+
+    async def restore_definitions(self, used: Set[tuple[int, str]]) -> None:
+        """Of executions that are open: what they are to do must be in the store as long as they are."""
+        plans = await self._loaded({definition_id for _, definition_id in used})
+        for partition, definition_id in used:
+            definition = plans[definition_id].definition
+            if not await self._store.has_definition(partition, definition.content_hash):
+                log.warning("a definition was missing", partition=partition, definition=definition.content_hash)
+                await self._put_definition(partition, definition)
 
     async def _put_definition(self, partition: int, definition: Definition) -> None:
         ttl = self._settings.hot_ttl_seconds
         await self._store.put_definition(partition, definition.content_hash, definition.to_json(), ttl)
 
-    def _check(self, answers: Sequence[str]) -> None:
-        lost = [answer for answer in answers if answer not in ("opened", "already", "filled")]
-        if lost:
-            log.warning("openings were lost: the reconciler will see to them", count=len(lost), answer=lost[0])
+
+class _Calls:
+    """Small executions are opened together; one call holds a bounded amount. Of a large one, each slice goes at once,
+    and only the last, which opens it, may wait for others."""
+
+    def __init__(self, store: HotStore, partition: int) -> None:
+        self.gone: set[str] = set()
+        self._store = store
+        self._partition = partition
+        self._waiting: list[OpenSlice] = []
+        self._rows = self._size = 0
+
+    async def add(self, piece: OpenSlice) -> None:
+        if piece.opening is None:
+            await self._open([piece])
+            return
+        self._waiting.append(piece)
+        self._rows += len(piece.rows) + len(piece.counts)
+        self._size += sum(len(text) for _, text in piece.outputs) + sum(len(root.payload) for root in piece.roots)
+        if self._rows >= SLICE or self._size > SLICE_BYTES:
+            await self.send()
+
+    async def send(self) -> None:
+        if self._waiting:
+            await self._open(self._waiting)
+        self._waiting, self._rows, self._size = [], 0, 0
+
+    async def _open(self, pieces: Sequence[OpenSlice]) -> None:
+        answers = await self._store.open(self._partition, pieces)
+        lost = (one for one, answer in zip(pieces, answers, strict=True) if answer in ("gone", "no definition"))
+        self.gone.update(one.execution_id for one in lost)
+
+
+def _batches(openings: Iterable[Opening], plans: Mapping[str, LoadedPlan]) -> Iterator[list[Opening]]:
+    """Few enough that all of them are open before their reservations expire."""
+    batch: list[Opening] = []
+    nodes = 0
+    for one in openings:
+        if batch and nodes >= NODES_TOGETHER:
+            yield batch
+            batch, nodes = [], 0
+        batch.append(one)
+        nodes += len(plans[one.wanted.definition_id].names)
+    yield batch
+
+
+def _fresh_run(wanted: Wanted, plan: LoadedPlan, input_text: str) -> Run:
+    nodes = plan.definition.nodes
+    return Run(
+        wanted.execution_id,
+        plan.definition,
+        input_text,
+        number=wanted.run,
+        created_ms=wanted.created_ms,
+        traceparent=wanted.traceparent,
+        roots=[(nodes[index], text) for index, text in plan.roots(payload.decode(input_text))],
+    )
+
+
+def _kept(nodes: Mapping[str, NodeHistory], *, keeps_failures: bool) -> dict[str, Kept]:
+    return {
+        name: Kept(_record(node, keeps_failures=keeps_failures), node.output)
+        for name, node in nodes.items()
+        if node.attempt or node.state == NodeState.SKIPPED.name
+    }
 
 
 def _record(node: NodeHistory, *, keeps_failures: bool) -> Record:

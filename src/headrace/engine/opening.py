@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from headrace.hot.keys import INPUT_FIELD
+from headrace.hot.keys import INPUT_FIELD, TRACE_FIELD
 from headrace.hot.store import SLICE
 from headrace.model.definition import Definition, Node
 from headrace.model.graph import Graph
@@ -28,7 +28,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run that is to be opened. `created_ms` 0: now.
+    """A run that is to be opened. `created_ms` 0: now. `elapsed_ms`: how long it has been running, if it was lost.
 
     `roots`: all nodes without parents and their payloads, which go to the workers at once, or none: then the
     orchestrators begin."""
@@ -38,17 +38,25 @@ class Run:
     input_text: str
     number: int = 1
     created_ms: int = 0
+    elapsed_ms: int = 0
     old_epoch: str = ""
     last_event: str = ""
     roots: Sequence[tuple[Node, str]] = ()
     is_cancelled: bool = False
+    traceparent: str | None = None
+
+    @property
+    def given(self) -> list[tuple[str, str]]:
+        """What it begins with; the store keeps it beside the outputs."""
+        traced = [(TRACE_FIELD, self.traceparent)] if self.traceparent is not None else []
+        return [(INPUT_FIELD, self.input_text), *traced]
 
 
 def fresh(run: Run, token: str) -> OpenSlice:
     return OpenSlice(
         run.execution_id,
         token,
-        outputs=[(INPUT_FIELD, run.input_text)],
+        outputs=run.given,
         opening=_opening(run, 0, 0, is_fresh=True),
         roots=[
             Dispatch(run.execution_id, token, run.number, node.id, 1, 0, node.handler, payload)
@@ -63,7 +71,7 @@ def continued(run: Run, token: str, graph: Graph, kept: Mapping[str, Kept]) -> l
     slices: list[OpenSlice] = []
     rows: list[tuple[str | int, ...]] = []
     counts: list[tuple[str, int]] = []
-    outputs = [(INPUT_FIELD, run.input_text)]
+    outputs = run.given
     size = len(run.input_text)
 
     def cut() -> None:
@@ -97,6 +105,7 @@ def continued(run: Run, token: str, graph: Graph, kept: Mapping[str, Kept]) -> l
 
 def _opening(run: Run, ended: int, failed: int, *, is_fresh: bool) -> Opening:
     definition = run.definition
+    timeout_ms = round((definition.timeout_seconds or 0) * 1000)
     return Opening(
         run=run.number,
         definition=definition.content_hash,
@@ -104,7 +113,7 @@ def _opening(run: Run, ended: int, failed: int, *, is_fresh: bool) -> Opening:
         left=len(definition.nodes) - ended,
         failed=failed,
         created_ms=run.created_ms,
-        timeout_ms=round((definition.timeout_seconds or 0) * 1000),
+        timeout_ms=max(1, timeout_ms - run.elapsed_ms) if timeout_ms else 0,
         cancelled=run.is_cancelled,
         start="roots" if is_fresh else "all",
     )

@@ -6,18 +6,20 @@ What will most likely be ready, because its last parent is in this very batch, a
 rendered before and goes along with `advance`, which then dispatches it in the same step: one call and one round trip
 less. That is only a guess, and the store decides: what it does not take goes the long way.
 
-It keeps nothing that matters: a hint stays pending in the results stream until what follows from it exists, so an
-orchestrator may die at any point, be doubled, or see a hint twice. What it left pending, another one takes over
-(keeper.py). A node with many children is walked in slices; each slice's children are dispatched before the next one is
-counted, and the hint goes with the last slice.
+It keeps nothing that matters: hints stay pending in the results stream, as entries of several, until what follows from
+them exists, so an orchestrator may die at any point, be doubled, or see a hint twice. What it left pending, another one
+takes over (keeper.py). A node with many children is walked in slices; each slice's children are dispatched before the
+next one is counted, and the entry goes with the last slice of its last hint.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -33,6 +35,7 @@ from headrace.settings import Settings
 
 CALL_BYTES = 4 << 20  # bound of one call's bodies
 AWAY_SECONDS = 0.2
+HINTS_TOGETHER = 8  # about what an entry holds under load: fewer entries are read than hints are wanted
 MOST_PARKED = 10_000
 MOST_ARRIVED = 100_000
 
@@ -41,15 +44,24 @@ _encode = msgspec.json.Encoder().encode
 
 log = structlog.get_logger(__name__)
 
-Entry = tuple[str, Hint]
+Hints = Sequence[tuple[str, Hint]]  # with the id of the entry; those of one entry follow each other
 Answer = Sequence[tuple[int, int]]  # nodes, and the attempts that they had so far
 
 
 @dataclass(slots=True)
-class Walk:
-    """One hint on its way: which of its nodes have been passed to `advance`, and whether any answer came."""
+class Entry:
+    """What an orchestrator takes and acknowledges: some hints together. `left`: those that are not over yet."""
 
-    hint_id: str
+    id: str
+    left: int = 0
+    begun: bool = False
+
+
+@dataclass(slots=True)
+class Walk:
+    """One hint on its way: which of its nodes have been passed to `advance`."""
+
+    entry: Entry
     hint: Hint
     plan: LoadedPlan | None
     verdict: str
@@ -59,22 +71,21 @@ class Walk:
     nodes: list[int] = field(default_factory=list)
     offset: int = 0
     skipped: set[int] = field(default_factory=set)
-    answered: bool = False
-    acknowledged: bool = False
+    finished: bool = False
 
     @property
     def over(self) -> bool:
-        return self.acknowledged or (self.plan is not None and self.offset >= len(self.nodes))
+        return self.finished or (self.plan is not None and self.offset >= len(self.nodes))
 
     def next_nodes(self, room: int) -> list[int]:
         return self.nodes[self.offset : self.offset + room]
 
-    def slice(self, nodes: Sequence[int], tasks: Sequence[Dispatch | None]) -> Verdict:
+    def slice(self, nodes: Sequence[int], tasks: Sequence[Dispatch | None], *, quiet: bool) -> Verdict:
         hint = self.hint
         names = [self.plan.named_parents[i] for i in nodes] if self.plan else []
         return Verdict(
-            self.hint_id, hint.execution_id, hint.epoch, hint.run, hint.node, hint.attempt, self.verdict, self.body,
-            self.delay_ms, self.flag, self.offset, len(self.nodes), not self.answered, names, tasks,
+            self.entry.id, hint.execution_id, hint.epoch, hint.run, hint.node, hint.attempt, self.verdict, self.body,
+            self.delay_ms, self.flag, self.offset, len(self.nodes), quiet, names, tasks,
         )  # fmt: skip
 
     def ready(self, plan: LoadedPlan, index: int, attempt: int) -> Ready:
@@ -117,9 +128,9 @@ class Orchestrator:
         finally:
             stopped.cancel()
 
-    async def _read(self, partition: int, consumer: str, stopped: asyncio.Future[Any]) -> list[Entry]:
+    async def _read(self, partition: int, consumer: str, stopped: asyncio.Future[Any]) -> Hints:
         """The next batch, or nothing once told to stop; what a read that is given up may have brought stays pending."""
-        batch = self._settings.orchestrator_batch
+        batch = max(1, self._settings.orchestrator_batch // HINTS_TOGETHER)
         reading = asyncio.ensure_future(self._store.read_hints(partition, consumer, batch))
         try:
             await asyncio.wait((reading, stopped), return_when=asyncio.FIRST_COMPLETED)
@@ -129,30 +140,43 @@ class Orchestrator:
 
     async def _finish_pending(self, partition: int, consumer: str) -> None:
         after = "0-0"
-        while entries := await self._store.own_pending_hints(partition, consumer, after, SLICE):
-            after = entries[-1][0]
-            await self.process(partition, [entry for entry in entries if entry[0] not in self._parked])
+        while hints := await self._store.own_pending_hints(partition, consumer, after, SLICE // HINTS_TOGETHER):
+            after = hints[-1][0]
+            await self.process(partition, [each for each in hints if each[0] not in self._parked])
 
-    async def process(self, partition: int, entries: Sequence[Entry]) -> None:
-        """A batch at once; if anything in it is refused, one by one, so that one bad hint does not stop the others.
-
-        A hint that fails alone stays pending and is tried again when it is taken over."""
-        size = self._settings.orchestrator_batch
-        for batch in (entries[start : start + size] for start in range(0, len(entries), size)):
+    async def process(self, partition: int, hints: Hints) -> None:
+        """In batches of whole entries; if anything in one is refused, hint by hint, so that a bad one does not stop the
+        others."""
+        entries = [(entry_id, [hint for _, hint in some]) for entry_id, some in groupby(hints, itemgetter(0))]
+        while entries:
+            taken = _first(entries, self._settings.orchestrator_batch)
+            batch, entries = entries[:taken], entries[taken:]
             try:
                 await self._process(partition, batch)
             except StoreUnavailable:
                 raise
             except Exception:
-                if len(batch) > 1:
-                    for entry in batch:
-                        await self.process(partition, (entry,))
-                    continue
-                hint_id, hint = batch[0]
-                if len(self._parked) >= MOST_PARKED:
-                    self._parked.clear()
-                self._parked.add(hint_id)
-                log.exception("hint refused", hint=hint_id, execution_id=hint.execution_id, node=hint.node)
+                for entry_id, some in batch:
+                    await self._process_apart(partition, entry_id, some)
+
+    async def _process_apart(self, partition: int, entry_id: str, hints: Sequence[Hint]) -> None:
+        """Hint by hint, under no entry. If one is refused, the entry stays pending and is parked here; it is tried
+        again when somebody takes it over."""
+        refused = False
+        for hint in hints:
+            try:
+                refused |= not await self._process(partition, [("", [hint])])
+            except StoreUnavailable:
+                raise
+            except Exception:
+                refused = True
+                log.exception("hint refused", hint=entry_id, execution_id=hint.execution_id, node=hint.node)
+        if not refused:
+            await self._store.dispatch(partition, (), [entry_id])
+            return
+        if len(self._parked) >= MOST_PARKED:
+            self._parked.clear()
+        self._parked.add(entry_id)
 
     async def retry(self, partition: int, ready: Sequence[Ready]) -> None:
         """Dispatches nodes whose retry is due."""
@@ -161,38 +185,45 @@ class Orchestrator:
     async def plan(self, partition: int, content_hash: str) -> LoadedPlan | None:
         return await self._plans.get(partition, content_hash)
 
-    async def _process(self, partition: int, entries: Iterable[Entry]) -> None:
-        walks = [self._walk(hint_id, hint, await self.plan(partition, hint.definition)) for hint_id, hint in entries]
+    async def _process(self, partition: int, entries: Sequence[tuple[str, Sequence[Hint]]]) -> bool:
+        """Whether nothing is left to do with any of them; what is left stays pending."""
+        walks: list[Walk] = []
+        for entry_id, hints in entries:
+            entry = Entry(entry_id, len(hints), begun=not entry_id)
+            walks += [self._walk(entry, hint, await self.plan(partition, hint.definition)) for hint in hints]
+        every = [walk.entry for walk in walks]
         while walks:
             asked = await self._advance(partition, walks)
             ready: dict[tuple[str, str], Ready] = {}
             for walk, answer in asked:
                 for node in self._take_answer(walk, answer):
                     ready.setdefault((node.execution_id, node.node), node)
-            over = [walk.hint_id for walk, _ in asked if walk.over and not walk.acknowledged]
-            await self._dispatch(partition, list(ready.values()), over)
+            await self._dispatch(partition, list(ready.values()), _over(asked))
             # Those that had no room in this call come first in the next: a large fan-out holds nobody up.
             walks = [*walks[len(asked) :], *(walk for walk, _ in asked if walk.plan is not None and not walk.over)]
+        return not any(entry.left for entry in every)
 
     async def _advance(self, partition: int, walks: Sequence[Walk]) -> list[tuple[Walk, Answer]]:
-        """One call, with as many slices as fit into it."""
-        asked: list[tuple[Walk, list[int]]] = []
-        verdicts: list[Verdict] = []
+        """One call, with as many slices as fit into it. It acknowledges an entry that is in it as a whole and for the
+        first time, if nothing is left to do with it."""
+        asked: list[tuple[Walk, list[int], Sequence[Dispatch | None]]] = []
         room, size = SLICE, CALL_BYTES
         for walk in walks:
             if asked and (room <= 0 or size <= 0):
                 break
             nodes = walk.next_nodes(max(room, 1))
             tasks = self._rendered_ahead(walk, walk.plan, nodes) if walk.plan and walk.verdict == "C" else ()
-            asked.append((walk, nodes))
-            verdicts.append(walk.slice(nodes, tasks))
+            asked.append((walk, nodes, tasks))
             room, size = room - len(nodes), size - len(walk.body) - sum(len(task.payload) for task in tasks if task)
-        replies = await self._store.advance(partition, verdicts)
+        for walk in walks[len(asked) :]:
+            walk.entry.begun = True  # not all of it goes along
+        replies = await self._store.advance(
+            partition, [walk.slice(nodes, tasks, quiet=not walk.entry.begun) for walk, nodes, tasks in asked]
+        )
         answers: list[tuple[Walk, Answer]] = []
-        for (walk, nodes), reply in zip(asked, replies, strict=True):
+        for (walk, nodes, _), reply in zip(asked, replies, strict=True):
             walk.offset += len(nodes)
-            walk.acknowledged = reply.acknowledged
-            walk.answered = walk.answered or bool(reply.answer)
+            walk.finished = reply.finished
             walk.body = ""  # it took effect with the first slice
             if walk.verdict in ("T", "F"):
                 walk.verdict = "K"
@@ -245,17 +276,17 @@ class Orchestrator:
         if items or hints:
             await self._store.dispatch(partition, items, hints)
 
-    def _walk(self, hint_id: str, hint: Hint, plan: LoadedPlan | None) -> Walk:
+    def _walk(self, entry: Entry, hint: Hint, plan: LoadedPlan | None) -> Walk:
         if plan is None:
             log.error("definition is missing", definition=hint.definition, execution_id=hint.execution_id)
-            return Walk(hint_id, hint, None, "N")
+            return Walk(entry, hint, None, "N")
         if hint.is_start:
             nodes = plan.graph.roots if hint.outcome == "roots" else range(len(plan.names))
-            return Walk(hint_id, hint, plan, "S", nodes=list(nodes))
+            return Walk(entry, hint, plan, "S", nodes=list(nodes))
         index = plan.graph.index[hint.node]
         outcome = self._outcome(hint)
         if outcome.output is not None:
-            return Walk(hint_id, hint, plan, "C", body=outcome.output, nodes=list(plan.graph.children[index]))
+            return Walk(entry, hint, plan, "C", body=outcome.output, nodes=list(plan.graph.children[index]))
         failure = outcome.failure or Failure("bad_output", "the worker reported neither an output nor a failure")
         body = _encode(failure).decode()
         decision = decide(
@@ -264,8 +295,8 @@ class Orchestrator:
         downstream = list(plan.graph.children[index]) if plan.definition.on_failure == "continue" else []
         if isinstance(decision, Again):
             delay_ms = round(decision.delay_seconds * 1000)
-            return Walk(hint_id, hint, plan, "T", body, delay_ms, flag=decision.lost, nodes=downstream)
-        return Walk(hint_id, hint, plan, "F", body=body, nodes=downstream)
+            return Walk(entry, hint, plan, "T", body, delay_ms, flag=decision.lost, nodes=downstream)
+        return Walk(entry, hint, plan, "F", body=body, nodes=downstream)
 
     def _outcome(self, hint: Hint) -> Outcome:
         """What the worker reported. What cannot be read, be it the output alone, is a failure of the node."""
@@ -276,3 +307,27 @@ class Orchestrator:
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             return Outcome(failure=Failure("bad_output", f"the worker's report cannot be read: {error}"))
         return outcome
+
+
+def _first(entries: Sequence[tuple[str, Sequence[Hint]]], most: int) -> int:
+    """How many of the entries make one batch: as many as have not more hints than that together, at least one."""
+    taken = size = 0
+    for _, hints in entries:
+        size += len(hints)
+        if taken and size > most:
+            break
+        taken += 1
+    return taken
+
+
+def _over(asked: Sequence[tuple[Walk, Answer]]) -> list[str]:
+    """The entries whose last hint is over with this call, and which `advance` has not acknowledged itself."""
+    done: dict[str, bool] = {}  # entry -> whether it is acknowledged already
+    for walk, _ in asked:
+        entry = walk.entry
+        entry.left -= walk.over
+        done[entry.id] = done.get(entry.id, not entry.begun) and walk.finished
+    left = {walk.entry.id: walk.entry.left for walk, _ in asked}
+    for walk, _ in asked:
+        walk.entry.begun = True
+    return [entry_id for entry_id, acknowledged in done.items() if entry_id and not left[entry_id] and not acknowledged]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 import msgspec
+import structlog
 
 from headrace.hot.keys import INPUT_FIELD
 from headrace.hot.store import HotStore
@@ -17,6 +18,8 @@ MOST_NODES_HELD = 1_000_000
 MOST_ROOTS = 100  # that go to the workers in the call that opens an execution
 
 _encode = msgspec.json.Encoder().encode
+
+log = structlog.get_logger(__name__)
 
 
 class LoadedPlan:
@@ -84,7 +87,14 @@ class Plans:
             self._held.move_to_end(content_hash)
             return held
         text = await self._store.definition(partition, content_hash)
-        return None if text is None else self.of(Definition.from_json(text))
+        if text is None:
+            return None
+        definition = _read(text, content_hash)
+        if definition is None:
+            log.error("a damaged definition is dropped; the record will bring it back", definition=content_hash)
+            await self._store.drop_definition(partition, content_hash)
+            return None
+        return self.of(definition)
 
     def of(self, definition: Definition) -> LoadedPlan:
         held = self._held.get(definition.content_hash)
@@ -97,3 +107,12 @@ class Plans:
             _, dropped = self._held.popitem(last=False)
             self._nodes -= len(dropped.names)
         return loaded
+
+
+def _read(text: bytes, content_hash: str) -> Definition | None:
+    """Its name is the hash of its content, so damage shows."""
+    try:
+        definition = Definition.from_json(text)
+    except (ValueError, msgspec.MsgspecError):
+        return None
+    return definition if definition.content_hash == content_hash else None

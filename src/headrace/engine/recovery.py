@@ -1,29 +1,38 @@
 """The reconciler: brings the hot store to what SQL says.
 
-It compares the executions that SQL says are running with what the hot store holds, once at the start, then every few
-seconds. What is absent is opened; what has a smaller run is opened in the next one; what was cancelled is cancelled.
-What the two no longer agree on, because one of them went back in time, is opened again from SQL. Opening goes by the
-epoch in SQL, so any number of reconcilers is safe; what an execution already said is archived before it is judged.
+It compares the executions that SQL says are running with what the hot store holds. What is absent is opened; what has a
+smaller run is opened in the next one; what was cancelled is cancelled. What the two no longer agree on, because one of
+them went back in time, is opened again from SQL. Opening goes by the epoch in SQL, so any number of reconcilers is
+safe; what an execution already said is archived before it is judged.
+
+Whose turn it is, a key in the hot store says that lives for one interval: one reconciler looks at a time, and when the
+store is wiped, the key is gone too, so that somebody looks at once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import secrets
+import time
 from collections.abc import Sequence
 
 import structlog
 
 from headrace.engine.archiver import Archiver
 from headrace.engine.opener import Opener, Opening
+from headrace.engine.settling import settle
 from headrace.errors import RecordUnavailable, StoreUnavailable
 from headrace.hot.store import HotStore
-from headrace.model.messages import Execution
+from headrace.model.messages import Execution, event_order
 from headrace.model.state import ExecutionState
 from headrace.record.openings import Openings, Wanted
 from headrace.settings import Settings
 
 PAGE = 1000
-AWAY_SECONDS = 0.5
+LOOK_SECONDS = 0.5
+OPENED_WITHIN_SECONDS = 3.0  # from the reservation on, or whoever made it has died, or it came back with an old state
+
+Reserved = dict[tuple[str, str], float]  # execution and token -> since when we see it
 
 log = structlog.get_logger(__name__)
 
@@ -37,37 +46,55 @@ class Reconciler:
         self._opener = opener
         self._archiver = archiver
         self._settings = settings
+        self._reserved: list[Reserved] = [{} for _ in range(store.partitions)]
 
     async def run(self, partition: int, stop: asyncio.Event) -> None:
+        interval = self._settings.orchestrator_reconcile_interval
+        turn = secrets.token_hex(8)
         while not stop.is_set():
-            pause = self._settings.orchestrator_reconcile_interval
             try:
-                await self.reconcile(partition)
+                unsettled = not await self._store.is_settled(partition)
+                if unsettled:
+                    ttl = self._settings.hot_ttl_seconds
+                    await settle(self._store, self._openings, self._archiver, partition, ttl)
+                if await self._store.hold(partition, "reconcile", turn, round(interval * 1000)) or unsettled:
+                    await self.reconcile(partition)
+                    turn = secrets.token_hex(8)  # the next turn is anybody's
             except (StoreUnavailable, RecordUnavailable) as error:
                 log.warning("reconciling waits", partition=partition, error=str(error))
-                pause = AWAY_SECONDS
             try:
-                await asyncio.wait_for(stop.wait(), pause)
+                await asyncio.wait_for(stop.wait(), min(interval, LOOK_SECONDS))
             except TimeoutError:
                 continue
 
     async def reconcile(self, partition: int) -> int:
         """How many executions were opened."""
         await self._archiver.drain(partition)
-        opened, after = 0, ""
-        while page := await self._openings.running(partition, after, PAGE):
+        opened, after, reserved = 0, "", Reserved()
+        while page := await self._openings.running(partition, self._store.partitions, after, PAGE):
             after = page[-1].execution_id
-            opened += await self._reconcile(partition, page)
+            opened += await self._reconcile(page, self._reserved[partition], reserved)
+        self._reserved[partition] = reserved
         if opened:
             log.info("opened what the store had not", partition=partition, count=opened)
         return opened
 
-    async def _reconcile(self, partition: int, page: Sequence[Wanted]) -> int:
+    async def _reconcile(self, page: Sequence[Wanted], seen: Reserved, reserved: Reserved) -> int:
         held = await self._store.executions([one.execution_id for one in page])
+        await self._opener.restore_definitions(
+            {
+                (self._store.partition_of(one.execution_id), one.definition_id)
+                for one, there in zip(page, held, strict=True)
+                if there
+            }
+        )
         pairs = [(one, there) for one, there in zip(page, held, strict=True) if not _agrees(one, there)]
         if not pairs:
             return 0
-        if any(there and _is_before(one.last_event, there.last) for one, there in pairs):
+        ahead = [
+            one.execution_id for one, there in pairs if there and event_order(one.last_event) < event_order(there.last)
+        ]
+        for partition in {self._store.partition_of(execution_id) for execution_id in ahead}:
             await self._archiver.drain(partition)  # then SQL has everything that the store had said when we looked
         # SQL is read again, after the store: what differs now really differs, and is not just being opened.
         now = {one.execution_id: one for one in await self._openings.wanted([one.execution_id for one, _ in pairs])}
@@ -78,7 +105,12 @@ class Reconciler:
                 continue  # it has ended
             if there is None or there.run < wanted.run:
                 openings.append(Opening(wanted))
-            elif there.status == ExecutionState.OPENING or there.run > wanted.run:
+            elif there.status == ExecutionState.OPENING:
+                key, now_seconds = (wanted.execution_id, there.epoch), time.monotonic()
+                reserved[key] = seen.get(key, now_seconds)
+                if now_seconds - reserved[key] > OPENED_WITHIN_SECONDS:
+                    openings.append(Opening(wanted, behind=there))
+            elif there.run > wanted.run:
                 continue  # somebody is at it
             elif _is_apart(before, there, wanted):
                 openings.append(Opening(wanted, behind=there))
@@ -90,6 +122,7 @@ class Reconciler:
 def _agrees(wanted: Wanted, there: Execution | None) -> bool:
     return (
         there is not None
+        and there.status != ExecutionState.OPENING
         and (there.run, there.epoch, there.last) == (wanted.run, wanted.epoch, wanted.last_event)
         and not (wanted.is_cancelled and there.status == ExecutionState.RUNNING)
     )
@@ -101,15 +134,5 @@ def _is_apart(before: Wanted, there: Execution, now: Wanted) -> bool:
     all of that was archived since (SQL went back in time, and the events are gone)."""
     if there.epoch != now.epoch:
         return True
-    has_lost = before.epoch == there.epoch and _is_before(there.last, before.last_event)
-    return has_lost or _is_before(now.last_event, there.last)
-
-
-def _is_before(one: str, other: str) -> bool:
-    """Whether an event id is older than another; no event is older than any."""
-    return _parts(one) < _parts(other)
-
-
-def _parts(event_id: str) -> tuple[int, int]:
-    ms, _, number = event_id.partition("-")
-    return int(ms or 0), int(number or 0)
+    has_lost = before.epoch == there.epoch and event_order(there.last) < event_order(before.last_event)
+    return has_lost or event_order(now.last_event) < event_order(there.last)

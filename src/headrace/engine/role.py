@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from headrace.engine.keeper import Keeper
 from headrace.engine.orchestrator import Orchestrator
+from headrace.errors import StoreUnavailable
 from headrace.hot.store import HotStore
 from headrace.settings import Settings
 
 if TYPE_CHECKING:  # SQL is not loaded where there is no record
     from headrace.engine.recording import Recording
 
+SETTLE_SECONDS = 0.5
 LANES = 2  # batches of hints that are worked on at once, per partition
 
 
@@ -26,5 +29,14 @@ async def orchestrate(
             for lane in range(LANES):
                 group.create_task(orchestrator.follow(partition, lane, stop))
             group.create_task(keeper.keep(partition, stop))
-        if recording is not None:
-            group.create_task(recording.run(stop))
+        group.create_task(_settle(store, stop) if recording is None else recording.run(stop))
+
+
+async def _settle(store: HotStore, stop: asyncio.Event) -> None:
+    """Without a record, nothing in the store is older than it."""
+    while not stop.is_set():
+        with suppress(StoreUnavailable):
+            for partition in range(store.partitions):
+                await store.settle(partition)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), SETTLE_SECONDS)

@@ -19,17 +19,19 @@ import msgspec
 import structlog
 from uuid_utils import uuid7
 
+from headrace.engine.audit import Audit, Found
 from headrace.engine.feed import Feed
 from headrace.engine.following import Told, follow
 from headrace.engine.opener import Opener
 from headrace.engine.submissions import Submissions
 from headrace.engine.view import describe, timestamp
-from headrace.engine.why import explain
+from headrace.engine.why import Inquiry, told
 from headrace.errors import (
     Conflict,
     ExecutionNotFound,
     InvalidInput,
     KeyReused,
+    NodeNotFound,
     Problem,
     RecordUnavailable,
     StoreUnavailable,
@@ -50,6 +52,7 @@ from headrace.record.admin import Handlers
 from headrace.record.database import Database
 from headrace.record.logs import Logs
 from headrace.record.openings import Openings
+from headrace.record.queries import Queries
 from headrace.record.readings import Attempt, Readings, Stored
 from headrace.settings import Settings
 
@@ -92,6 +95,8 @@ class Service:
         self._logs = Logs(database)
         self._submissions = Submissions(self._acceptance, Opener(store, Openings(database), settings))
         self.feed = Feed(store)
+        self._inquiry = Inquiry(database, store, settings)
+        self._queries = Queries(database)
         self._asked: dict[tuple[str, int | None], asyncio.Future[str | None]] = {}
         self._running: asyncio.Task[None] | None = None
 
@@ -114,9 +119,9 @@ class Service:
 
     # ---- asking for something
 
-    async def submit(self, definition: Definition, *, actor: str) -> Submitted:
+    async def submit(self, definition: Definition, *, actor: str, traceparent: str | None = None) -> Submitted:
         """Stores it and makes an execution that waits for its trigger. The definition must have been validated."""
-        return await self._submit(definition, None, actor, None)
+        return await self._submit(definition, None, actor, None, traceparent)
 
     async def start(
         self,
@@ -125,9 +130,10 @@ class Service:
         *,
         actor: str,
         idempotency: Idempotency | None = None,
+        traceparent: str | None = None,
     ) -> Submitted:
         """Submit and trigger in one."""
-        return await self._submit(definition, _input_text(definition, input_params), actor, idempotency)
+        return await self._submit(definition, _input_text(definition, input_params), actor, idempotency, traceparent)
 
     async def start_named(
         self,
@@ -137,30 +143,39 @@ class Service:
         *,
         actor: str,
         idempotency: Idempotency | None = None,
+        traceparent: str | None = None,
     ) -> Submitted:
         text = await self._definition(name, version)
         if text is None:
             told = f"{name}" if version is None else f"{name}, version {version}"
             raise WorkflowNotFound(f"there is no workflow {told}")
-        return await self.start(Definition.from_json(text), input_params, actor=actor, idempotency=idempotency)
+        definition = Definition.from_json(text)
+        return await self.start(definition, input_params, actor=actor, idempotency=idempotency, traceparent=traceparent)
 
-    async def trigger(self, execution_id: str, input_params: Mapping[str, Any] | None, *, actor: str) -> int:
+    async def trigger(
+        self,
+        execution_id: str,
+        input_params: Mapping[str, Any] | None,
+        *,
+        actor: str,
+        traceparent: str | None = None,
+    ) -> int:
         """The run that it starts. Of a FAILED execution it is a retry, which takes no new input."""
         stored = await self.stored(execution_id)
         if stored.status in ("FAILED", "CANCELLED"):
             if input_params:
                 problem = "a second trigger goes on with the input of the first: leave input_params out"
                 raise InvalidInput([Problem("input_not_allowed", problem)])
-            return await self.retry(execution_id, actor=actor)
+            return await self.retry(execution_id, actor=actor, traceparent=traceparent)
         if stored.status != "PENDING":
             raise Conflict(f"execution {execution_id} is {stored.status}, not PENDING")
         text = _input_text(Definition.from_json(stored.definition), input_params)
-        now = await self._acceptance.trigger(execution_id, text, actor)
+        now = await self._acceptance.trigger(execution_id, text, actor, traceparent)
         return self._accepted(execution_id, now, "PENDING")
 
-    async def retry(self, execution_id: str, *, actor: str) -> int:
+    async def retry(self, execution_id: str, *, actor: str, traceparent: str | None = None) -> int:
         """The next run of a FAILED or CANCELLED execution: what is COMPLETED keeps its output."""
-        now = await self._acceptance.retry(execution_id, actor)
+        now = await self._acceptance.retry(execution_id, actor, traceparent)
         return self._accepted(execution_id, now, "FAILED or CANCELLED")
 
     async def cancel(self, execution_id: str, *, actor: str) -> None:
@@ -192,7 +207,7 @@ class Service:
         seen = await self.snapshot(execution_id)
         index = seen.plan.graph.index.get(node)
         if index is None:
-            raise ExecutionNotFound(f"execution {execution_id} has no node {node}")
+            raise NodeNotFound(f"execution {execution_id} has no node {node}")
         needs = seen.plan.needs(index)
         outputs = await self._outputs(seen, [INPUT_FIELD, node, *needs])
         shown = describe(execution_id, seen.held, seen.plan, seen.records, {}, version=seen.stored.version)
@@ -216,10 +231,11 @@ class Service:
 
     async def why(self, execution_id: str) -> list[dict[str, Any]]:
         """Why each unfinished node is not running."""
-        seen = await self.snapshot(execution_id)
-        queues = {queue["handler"]: queue["depth"] for queue in await self.queues()}
-        live = [worker for worker in await self.workers() if worker["alive"]]
-        return explain(seen, queues, Counter(name for worker in live for name in worker["handlers"]))
+        return told(await self._inquiry.why(execution_id))
+
+    async def audit(self) -> Found:
+        """What cannot make progress."""
+        return await Audit(self._inquiry, self._queries, self._store).run()
 
     async def workers(self) -> list[dict[str, Any]]:
         """Those that have not signed off; `alive` says whether their heartbeat is fresh."""
@@ -253,7 +269,7 @@ class Service:
             {
                 "handler": name,
                 "depth": depths[name],
-                "oldest_age_seconds": round((now_ms - oldest[name]) / 1000, 3) if name in oldest else None,
+                "oldest_age_seconds": round(max(0, now_ms - oldest[name]) / 1000, 3) if name in oldest else None,
             }
             for name in sorted(depths)
         ]
@@ -293,12 +309,17 @@ class Service:
         return await self._readings.definition(*key)
 
     async def _submit(
-        self, definition: Definition, input_text: str | None, actor: str, idempotency: Idempotency | None
+        self,
+        definition: Definition,
+        input_text: str | None,
+        actor: str,
+        idempotency: Idempotency | None,
+        traceparent: str | None,
     ) -> Submitted:
         execution_id = str(uuid7())
         partition = self._store.partition_of(execution_id)
         result = await self._submissions.submit(
-            Submission(execution_id, partition, definition, actor, input_text, idempotency)
+            Submission(execution_id, partition, definition, actor, input_text, idempotency, traceparent)
         )
         if isinstance(result, Reused):
             raise KeyReused("this Idempotency-Key was used with another body: use a new one")
@@ -334,7 +355,7 @@ class Service:
                 held = await self._store.execution(execution_id)
                 if held is not None and (held.run, held.epoch) == (stored.run, stored.epoch):
                     records = await self._store.records(execution_id, names)
-                    return Snapshot(stored, plan, _still_running(held), records)
+                    return Snapshot(stored, plan, _still_running(stored, held), records)
         known = await self._readings.latest_attempts(execution_id, stored.run)
         records = [_record(known[name]) if name in known else Record() for name in names]
         return Snapshot(stored, plan, _as_held(stored), records)
@@ -350,7 +371,7 @@ class Service:
         return Stored(
             execution_id=execution_id,
             definition_id="",
-            definition=text,
+            definition=text.decode(),
             workflow=Definition.from_json(text).name,
             version=None,
             status="RUNNING",
@@ -386,9 +407,12 @@ def _input_text(definition: Definition, input_params: Mapping[str, Any] | None) 
     return payload.encode(check_input(definition, input_params), max_bytes=INPUT_BYTES)
 
 
-def _still_running(held: Execution) -> Execution:
-    """As SQL sees it: its end is shown once it is archived."""
-    return msgspec.structs.replace(held, status=ExecutionState.RUNNING, finished_ms=0, error="", error_node="")
+def _still_running(stored: Stored, held: Execution) -> Execution:
+    """As SQL sees it: its end is shown once it is archived, and its run began when it did, also if opened again."""
+    started_ms = stored.started_ms or held.started_ms
+    return msgspec.structs.replace(
+        held, status=ExecutionState.RUNNING, started_ms=started_ms, finished_ms=0, error="", error_node=""
+    )
 
 
 def _as_held(stored: Stored) -> Execution:

@@ -33,6 +33,7 @@ _node_numbers = struct.Struct("<cIIIIddd")
 _RETRYING = NodeState.RETRYING.value
 
 encode = msgspec.msgpack.Encoder().encode
+decode_task = msgspec.msgpack.Decoder(Task).decode
 decode_tasks = msgspec.msgpack.Decoder(list[Task]).decode
 decode_due = msgspec.msgpack.Decoder(tuple[list[Due], bool]).decode
 _decode_numbers = msgspec.msgpack.Decoder(list[int]).decode
@@ -93,7 +94,7 @@ def advance_arguments(verdicts: Iterable[Verdict]) -> list[bytes]:
     arguments = [b""]
     for v in verdicts:
         fields += (
-            v.hint_id, v.execution_id, v.epoch, v.run, v.node, v.attempt, v.verdict, v.body, v.delay_ms, v.flag,
+            v.entry_id, v.execution_id, v.epoch, v.run, v.node, v.attempt, v.verdict, v.body, v.delay_ms, v.flag,
             v.offset, v.total, v.quiet, len(v.names),
         )  # fmt: skip
         tasks = v.tasks or (None,) * len(v.names)
@@ -112,19 +113,25 @@ def read_advanced(raw: bytes) -> list[Advanced]:
     found: list[Advanced] = []
     at = 0
     while at < len(numbers):
-        acknowledged, count = numbers[at : at + 2]
+        finished, count = numbers[at : at + 2]
         at += 2
         pairs = [(numbers[i] - 1, numbers[i + 1]) for i in range(at, at + 2 * count, 2)]
         at += 2 * count
-        found.append(Advanced(bool(acknowledged), pairs))
+        found.append(Advanced(bool(finished), pairs))
     return found
 
 
-def read_hint(fields: Sequence[bytes]) -> Hint:
-    execution_id, epoch, run, node, attempt, definition, retries, lost = fields[1].decode().split("|")
-    return Hint(
-        execution_id, epoch, int(run), node, int(attempt), definition, int(retries), int(lost), fields[3].decode()
-    )
+def read_hints(fields: Sequence[bytes]) -> list[Hint]:
+    """One entry of the results has the hints of a call."""
+    hints: list[Hint] = []
+    for whose, outcome in zip(fields[::2], fields[1::2], strict=True):
+        execution_id, epoch, run, node, attempt, definition, retries, lost = whose.decode().split("|")
+        hints.append(
+            Hint(
+                execution_id, epoch, int(run), node, int(attempt), definition, int(retries), int(lost), outcome.decode()
+            )
+        )
+    return hints
 
 
 def read_events(fields: Sequence[bytes]) -> list[Event]:

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import msgspec
 
-from headrace.errors import StoreFull
+from headrace.errors import StoreFull, StoreUnavailable
 from headrace.hot import codec, keys, library
 from headrace.hot.wire import Link, Refused
 from headrace.model.messages import (
@@ -26,6 +26,7 @@ from headrace.model.messages import (
 )
 
 RESERVATION_MS = 30_000
+LOADS = 3  # of the library in one call: somebody may flush it meanwhile
 
 
 class Functions:
@@ -56,10 +57,10 @@ class Functions:
     async def claim(
         self, partition: int, worker: str, slots: int, lease_ms: int, handlers: Sequence[str]
     ) -> tuple[list[Task], int]:
-        """The tasks, and how many entries were read: fewer than slots means that the streams are empty now."""
-        streams = tuple(keys.tasks(partition, handler) for handler in handlers)
+        """The tasks, and how many were looked at: fewer than slots means that the lists are empty now."""
+        lists = tuple(keys.tasks(partition, handler) for handler in handlers)
         arguments = codec.encode((worker, slots, lease_ms))
-        tasks, read = await self._call("claim", partition, arguments, more_keys=streams)
+        tasks, read = await self._call("claim", partition, arguments, more_keys=lists)
         return codec.decode_tasks(tasks), read
 
     async def renew(self, partition: int, worker: str, about: str, lease_ms: int, tokens: Sequence[Token]) -> list[int]:
@@ -91,10 +92,15 @@ class Functions:
         return str((await self._call("cancel", partition, codec.encode((execution_id, run)))).decode())
 
     async def forget(
-        self, partition: int, items: Sequence[tuple[str, str, str]], *, definition_ttl_seconds: int
+        self,
+        partition: int,
+        items: Sequence[tuple[str, str, str]],
+        *,
+        definition_ttl_seconds: int,
+        behind: bool = False,
     ) -> list[int]:
         """Items are (execution, epoch, last event); the answer is the positions of those that are gone."""
-        fields = [definition_ttl_seconds, *(field for item in items for field in item)]
+        fields = [definition_ttl_seconds, *(field for item in items for field in (*item, behind))]
         return _from_zero(await self._call("forget", partition, codec.encode(fields)))
 
     async def reject(self, partition: int, handler: str, age_ms: int, most: int, outcome: str) -> int:
@@ -103,6 +109,13 @@ class Functions:
     async def leave(self, partition: int, consumers: Sequence[str]) -> int:
         """Takes orchestrators that hold nothing pending off the results."""
         return int(await self._call("leave", partition, codec.encode(consumers)))
+
+    async def settle(self, partition: int) -> None:
+        """From now on work may be claimed; before, whoever calls this has dropped what was older than the record."""
+        await self._call("settle", partition, codec.encode((True,)))
+
+    async def is_settled(self, partition: int) -> bool:
+        return bool(await self._call("settle", partition, codec.encode((False,))))
 
     async def load_library(self) -> None:
         try:
@@ -115,13 +128,14 @@ class Functions:
         declared = self._declared[partition]
         count = len(declared) + len(more_keys)
         command = ("FCALL", library.function(name), count, *declared, *more_keys, *arguments)
-        try:
-            return await self._link.call(*command)
-        except Refused as error:
-            if "unction not found" not in str(error):
-                raise
-        await self.load_library()
-        return await self._link.call(*command)
+        for _ in range(LOADS):
+            try:
+                return await self._link.call(*command)
+            except Refused as error:
+                if "unction not found" not in str(error):
+                    raise
+            await self.load_library()
+        raise StoreUnavailable("the server loses its functions again and again")
 
 
 def _texts(answers: object) -> list[str]:

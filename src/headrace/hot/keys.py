@@ -4,16 +4,20 @@ All keys of one partition carry its hash tag, so that they live in one cluster s
 counters, timers and streams together. An execution belongs to the partition that its id hashes to.
 
     key                      type    holds                                            lives
-    hr:{p}:meta              hash    due: time of the last `due`; grace: see due.lua  for ever
+    hr:{p}:meta              hash    due: time of the last `due`; grace: see due.lua; for ever
+                                     settled: which server, see settle.lua;
+                                     partitions: how many there are (in the first)
     hr:{p}:x:<id>            hash    all of an execution:                             reserve .. forget
                                      @m its record, @created .. its times and error,
                                      <node> its record; absent reads as PENDING,
                                      d:<node> parents done, counted up,
-                                     o:<node> its output, o:@input input_params
+                                     o:<node> its output, o:@input input_params,
+                                     o:@trace the traceparent of its request
     hr:{p}:def:<hash>        string  a definition as JSON                             while in use, and a while after
     hr:{p}:defs              hash    definition hash -> executions that use it        with def:<hash>
-    hr:{p}:tasks:<handler>   stream  work; an entry is gone once it is claimed        dispatch .. claim
-    hr:{p}:queues            set     the handlers that ever had a task stream         for ever
+    hr:{p}:tasks:<handler>   list    work; a task is gone once it is claimed          dispatch .. claim
+    hr:{p}:bell:<handler>    stream  rings when a task comes to an empty list         for ever, one entry
+    hr:{p}:queues            set     the handlers that ever had a task                for ever
     hr:{p}:results           stream  hints for orchestrators, with a consumer group   report, due .. dispatch, advance
     hr:{p}:events            stream  the outbox: every change, in order               .. trimmed once archived
     hr:{p}:control           stream  cancellations, which workers watch               capped
@@ -35,6 +39,7 @@ DECLARED = ("meta", "results", "events", "timers", "control", "queues", "workers
 
 RESULTS_GROUP = "orchestrators"
 INPUT_FIELD = "@input"
+TRACE_FIELD = "@trace"
 
 
 def prefix(partition: int) -> str:
@@ -51,6 +56,10 @@ def partition_of(execution_id: str, partitions: int) -> int:
 
 def tasks(partition: int, handler: str) -> str:
     return f"{prefix(partition)}tasks:{handler}"
+
+
+def bell(partition: int, handler: str) -> str:
+    return f"{prefix(partition)}bell:{handler}"
 
 
 def definition(partition: int, content_hash: str) -> str:

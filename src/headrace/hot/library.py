@@ -33,6 +33,7 @@ FUNCTIONS = {
     "forget": ("allow-oom",),
     "reject": ("allow-oom",),
     "leave": ("allow-oom",),
+    "settle": ("allow-oom",),
 }
 
 

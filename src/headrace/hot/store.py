@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import structlog
+
 from headrace.errors import StoreUnsupported
 from headrace.hot import codec, keys
 from headrace.hot.functions import Functions
@@ -20,6 +22,8 @@ SLICE = 1000  # names in one command
 REPLY_BYTES = 4 << 20  # about what one reply may hold
 BLOCK_MARGIN_SECONDS = 10.0
 MOST_LOGS = 10_000
+
+log = structlog.get_logger(__name__)
 
 
 class HotStore(Functions):
@@ -45,8 +49,20 @@ class HotStore(Functions):
                 f"the server's maxmemory-policy is {policy}, which may delete running workflows: set it to noeviction"
             )
         await self.load_library()
+        await self._agree_on_partitions()
         for partition in range(self.partitions):
             await self._make_group(partition)
+
+    async def _agree_on_partitions(self) -> None:
+        """The first says how many there are: a worker, which has no record, would find nothing with another number."""
+        meta = self._key("meta", 0)
+        await self._link.call("HSETNX", meta, "partitions", self.partitions)
+        known = int(await self._link.call("HGET", meta, "partitions"))
+        if known != self.partitions:
+            raise StoreUnsupported(
+                f"REDIS_PARTITIONS is {self.partitions}, and the server is used with {known}: set it to {known} for "
+                'every role. To change it, follow "Partitions" in docs/operations.md.'
+            )
 
     async def aclose(self) -> None:
         await self._blocking.aclose()
@@ -90,13 +106,15 @@ class HotStore(Functions):
 
     # ---- the other streams
 
-    async def wait_for_tasks(self, partition: int, handlers: Sequence[str]) -> bool:
-        """Blocks until a task of one of the handlers is there; takes nothing. Claimed tasks are deleted, so any entry
-        in a stream is unclaimed work."""
-        streams = [keys.tasks(partition, handler) for handler in handlers]
-        starts = ["0-0"] * len(streams)
-        answer = await self._blocking.call("XREAD", "COUNT", 1, "BLOCK", self.block_ms, "STREAMS", *streams, *starts)
-        return bool(answer)
+    async def wait_for_tasks(self, partition: int, handlers: Sequence[str], heard: dict[str, str]) -> None:
+        """Blocks until the bell of one of the handlers rings, or did since it was last `heard`, where that is noted.
+
+        Who claims only after hearing, and waits only after finding nothing, misses no task."""
+        bells = {keys.bell(partition, handler): handler for handler in handlers}
+        after = [heard.get(handler, "0-0") for handler in handlers]
+        answer = await self._blocking.call("XREAD", "BLOCK", self.block_ms, "STREAMS", *bells, *after)
+        for bell, entries in answer or ():
+            heard[bells[bell.decode()]] = entries[-1][0].decode()
 
     async def read_control(self, partition: int, after: str) -> tuple[str, list[tuple[str, str]]]:
         """Blocks until cancellations come: (id to go on from, [(execution, epoch)])."""
@@ -146,9 +164,15 @@ class HotStore(Functions):
         if not await self._link.call("SET", key, text, "EX", ttl_seconds, "NX"):
             await self._link.call("EXPIRE", key, ttl_seconds, "GT")
 
-    async def definition(self, partition: int, content_hash: str) -> str | None:
-        raw = await self._link.call("GET", keys.definition(partition, content_hash))
-        return None if raw is None else raw.decode()
+    async def definition(self, partition: int, content_hash: str) -> bytes | None:
+        found: bytes | None = await self._link.call("GET", keys.definition(partition, content_hash))
+        return found
+
+    async def has_definition(self, partition: int, content_hash: str) -> bool:
+        return bool(await self._link.call("EXISTS", keys.definition(partition, content_hash)))
+
+    async def drop_definition(self, partition: int, content_hash: str) -> None:
+        await self._link.call("DEL", keys.definition(partition, content_hash))
 
     async def execution(self, execution_id: str) -> Execution | None:
         key = keys.execution(self.partition_of(execution_id), execution_id)
@@ -173,6 +197,32 @@ class HotStore(Functions):
             raw = await self._link.call("HMGET", key, *names[start : start + SLICE])
             found += map(codec.read_record, raw)
         return found
+
+    async def records_of_many(self, wanted: Sequence[tuple[str, Sequence[str]]]) -> list[list[Record]]:
+        """Of several executions, in one round trip; the caller bounds how many names that are in all."""
+        commands: list[tuple[Argument, ...]] = [
+            ("HMGET", keys.execution(self.partition_of(one), one), *names) for one, names in wanted
+        ]
+        return [[codec.read_record(raw) for raw in values] for values in await self._link.call_all(commands)]
+
+    async def timer_times(self, timers: Sequence[tuple[str, Token]]) -> list[int]:
+        """When timers of this kind ("L" lease, "T" retry, "X" deadline) and attempt are due, in ms; 0: no timer."""
+        commands: list[tuple[Argument, ...]] = [
+            (
+                "ZSCORE",
+                self._key("timers", self.partition_of(token.execution_id)),
+                "|".join((kind, *map(str, codec.token_fields(token)))),
+            )
+            for kind, token in timers
+        ]
+        found: list[int] = []
+        for start in range(0, len(commands), SLICE):
+            found += [int(float(score or 0)) for score in await self._link.call_all(commands[start : start + SLICE])]
+        return found
+
+    async def orchestrated_ms(self, partition: int) -> int:
+        """When an orchestrator last looked at the partition's timers; 0: never."""
+        return int(await self._link.call("HGET", self._key("meta", partition), "due") or 0)
 
     async def outputs(self, execution_id: str, names: Sequence[str], *, most_bytes: int) -> dict[str, str] | None:
         """The outputs that are there, fetched in slices that grow while outputs are small; None: more than allowed."""
@@ -242,18 +292,21 @@ class HotStore(Functions):
         """Handler -> number of waiting tasks."""
         names = await self._link.call("SMEMBERS", self._key("queues", partition))
         handlers = sorted(name.decode() for name in names)
-        depths = await self._link.call_all([("XLEN", keys.tasks(partition, handler)) for handler in handlers])
+        depths = await self._link.call_all([("LLEN", keys.tasks(partition, handler)) for handler in handlers])
         return dict(zip(handlers, depths, strict=True))
 
     async def queue_ages(self, partition: int) -> dict[str, tuple[int, int]]:
         """Handler -> (number of waiting tasks, since when the first of them waits, in ms, or 0)."""
         depths = await self.queues(partition)
-        heads = await self._link.call_all(
-            [("XRANGE", keys.tasks(partition, handler), "-", "+", "COUNT", 1) for handler in depths]
+        heads = await self._link.call_all([("LINDEX", keys.tasks(partition, handler), 0) for handler in depths])
+        first = [codec.decode_task(head) if head else None for head in heads]
+        packed = await self._link.call_all(
+            [("HGET", keys.execution(partition, task.execution_id), task.node) for task in first if task]
         )
+        since = iter(codec.read_record(one).queued_ms for one in packed)
         return {
-            handler: (depth, int(head[0][0].partition(b"-")[0]) if head else 0)
-            for (handler, depth), head in zip(depths.items(), heads, strict=True)
+            handler: (depth, next(since) if task else 0)
+            for (handler, depth), task in zip(depths.items(), first, strict=True)
         }
 
     async def hold(self, partition: int, duty: str, holder: str, ms: int) -> bool:
@@ -322,7 +375,7 @@ class HotStore(Functions):
         try:
             return await (self._blocking if block else self._link).call(*command)
         except Refused as error:
-            if not str(error).startswith("NOGROUP"):
+            if not str(error).startswith(("NOGROUP", "ERR no such key")):
                 raise
         await self._make_group(partition)
         return None
@@ -348,5 +401,12 @@ def _pair(raw: bytes) -> tuple[str, str]:
 
 
 def _hints(entries: Iterable[Any]) -> list[tuple[str, Hint]]:
-    """Entries that were deleted meanwhile have no fields."""
-    return [(entry_id.decode(), codec.read_hint(fields)) for entry_id, fields in entries if fields]
+    """Several of them share an entry; one that was deleted meanwhile has no fields. What another version wrote in its
+    own way stays pending, for those who can read it."""
+    found: list[tuple[str, Hint]] = []
+    for entry_id, fields in entries:
+        try:
+            found += [(entry_id.decode(), hint) for hint in codec.read_hints(fields or ())]
+        except ValueError:
+            log.exception("hints cannot be read", entry=entry_id.decode())
+    return found

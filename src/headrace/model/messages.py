@@ -95,7 +95,7 @@ class Task(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Hint(msgspec.Struct, frozen=True):
-    """An entry of the results stream: an attempt's outcome (JSON of an Outcome), or with no node the start of a run."""
+    """Of the results stream: an attempt's outcome (JSON of an Outcome), or with no node the start of a run."""
 
     execution_id: str
     epoch: str
@@ -117,7 +117,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
     `names` are nodes with their numbers of parents; `tasks`, if any, has for each of them what to dispatch, or None."""
 
-    hint_id: str
+    entry_id: str
     execution_id: str
     epoch: str
     run: int
@@ -135,9 +135,10 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class Advanced(msgspec.Struct, frozen=True):
-    """`answer` is pairs: a position in the slice (from 0) and the attempt that the node had so far."""
+    """`finished`: nothing is left to do with the hint. `answer` is pairs: a position in the slice (from 0) and the
+    attempt that the node had so far."""
 
-    acknowledged: bool
+    finished: bool
     answer: Sequence[tuple[int, int]] = ()
 
 
@@ -275,3 +276,9 @@ class OpenSlice(msgspec.Struct, frozen=True, array_like=True):
     outputs: Sequence[tuple[str, str]] = ()
     opening: Opening | None = None
     roots: Sequence[Dispatch] = ()
+
+
+def event_order(event_id: str) -> tuple[int, int]:
+    """To compare ids of events by; no event comes before any."""
+    ms, _, number = event_id.partition("-")
+    return int(ms or 0), int(number or 0)

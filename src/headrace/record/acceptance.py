@@ -33,7 +33,7 @@ class Idempotency:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """An execution to be; with `input_text` it is triggered at once."""
+    """An execution to be; with `input_text` it is triggered at once. `traceparent` is well-formed."""
 
     execution_id: str
     partition: int
@@ -41,6 +41,7 @@ class Submission:
     actor: str
     input_text: str | None = None
     idempotency: Idempotency | None = None
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +95,23 @@ class Acceptance:
             await self._insert(connection, [(submissions[i], answer) for i, answer in answers.items()])
         return [answers[i] for i in range(len(submissions))]
 
-    async def trigger(self, execution_id: str, input_text: str, actor: str) -> Now | None:
+    async def trigger(
+        self, execution_id: str, input_text: str, actor: str, traceparent: str | None = None
+    ) -> Now | None:
         """PENDING becomes RUNNING. None: there is no such execution."""
-        change = update(executions).values(status="RUNNING", run=1, input=input_text)
+        change = update(executions).values(status="RUNNING", run=1, input=input_text, **_traced(traceparent))
         return await self._change(execution_id, ("PENDING",), change, "trigger", actor)
 
-    async def retry(self, execution_id: str, actor: str) -> Now | None:
+    async def retry(self, execution_id: str, actor: str, traceparent: str | None = None) -> Now | None:
         """FAILED or CANCELLED becomes RUNNING in the next run, which settles its dead letters."""
         change = update(executions).values(
-            status="RUNNING", run=executions.c.run + 1, error=None, error_node=None, finished_ms=None
+            status="RUNNING",
+            run=executions.c.run + 1,
+            error=None,
+            error_node=None,
+            started_ms=None,
+            finished_ms=None,
+            **_traced(traceparent),
         )
         letters = update(dead_letters).values(status="RETRIED")
         letters = letters.where(dead_letters.c.execution_id == execution_id, dead_letters.c.status == "OPEN")
@@ -160,6 +169,7 @@ class Acceptance:
                 "cancelled_run": 0,
                 "input": wanted.input_text,
                 "created_ms": now_ms(),
+                "traceparent": wanted.traceparent,
             }
             for wanted, accepted in new
         ]
@@ -224,6 +234,11 @@ def _lock_order(wanted: Submission) -> tuple[str, ...]:
     given = wanted.idempotency
     key = (given.owner, given.key) if given is not None else ()
     return (wanted.definition.name, *key)
+
+
+def _traced(traceparent: str | None) -> dict[str, str]:
+    """Without a trace of its own, a request goes on in the one that the execution has."""
+    return {} if traceparent is None else {"traceparent": traceparent}
 
 
 def audit_line(actor: str, action: str, execution_id: str | None = None, detail: str | None = None) -> dict[str, Any]:

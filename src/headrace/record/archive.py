@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from sqlalchemy import bindparam, exc, insert, select, update
+from sqlalchemy import bindparam, exc, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 from uuid_utils import uuid7
 
@@ -161,14 +161,14 @@ class Archive:
         if rows:
             statement = self._database.insert(attempts)
             newer = {name: statement.excluded[name] for name in VALUES}
-            kept = {name: _coalesce(newer[name], attempts.c[name]) for name in VALUES if name != "state"}
+            kept = {name: func.coalesce(newer[name], attempts.c[name]) for name in VALUES if name != "state"}
             upsert = statement.on_conflict_do_update(index_elements=list(KEY), set_={"state": newer["state"], **kept})
             await connection.execute(upsert, rows)
         if letters:
             statement = self._database.insert(dead_letters)
             await connection.execute(statement.on_conflict_do_nothing(), letters)
         changed = [
-            {"x": name, "l": x.last, "s": x.status, **{key: x.news.get(key) for key in NEWS}}
+            {"x": name, "l": x.last, "s": x.status, **{key: x.news.get(key) for key in ("started_ms", *NEWS)}}
             for name, x in held.items()
             if x.changed
         ]
@@ -178,30 +178,25 @@ class Archive:
     async def _advance_cursor(self, connection: AsyncConnection, partition: int, count: int, cursor: str) -> None:
         row = {"number": partition, "count": count, "cursor": cursor}
         statement = self._database.insert(partitions).values(row)
-        await connection.execute(
-            statement.on_conflict_do_update(index_elements=["number"], set_={"count": count, "cursor": cursor})
-        )
+        await connection.execute(statement.on_conflict_do_update(index_elements=["number"], set_={"cursor": cursor}))
 
 
 TERMINAL_NAMES = frozenset(state.name for state in TERMINAL_EXECUTIONS)
 KNOWN_STATES = frozenset(ExecutionState)
 UNREADABLE = msgspec.json.encode(Failure("error", "The error could not be stored: see the events set aside.")).decode()
-NEWS = ("started_ms", "finished_ms", "error", "error_node")
+NEWS = ("finished_ms", "error", "error_node")
 
 
-def _coalesce(new: Any, old: Any) -> Any:
-    from sqlalchemy import func
-
-    return func.coalesce(new, old)
-
-
+# What is new replaces what is known, except the start: an execution that is opened again after a loss began when it
+# began. The next run has a start of its own.
 UPDATE_EXECUTION = (
     update(executions)
     .where(executions.c.id == bindparam("x"))
     .values(
         last_event=bindparam("l"),
         status=bindparam("s"),
-        **{name: _coalesce(bindparam(name), executions.c[name]) for name in NEWS},
+        **{name: func.coalesce(bindparam(name), executions.c[name]) for name in NEWS},
+        started_ms=func.coalesce(executions.c.started_ms, bindparam("started_ms")),
     )
 )
 
@@ -213,7 +208,7 @@ def _move(x: _Held, entry_id: str, event: Event) -> None:
         return
     x.status = ExecutionState(event.status).name
     if event.status == ExecutionState.RUNNING:
-        x.news["started_ms"] = event.at_ms
+        x.news.setdefault("started_ms", event.at_ms)
     else:
         x.news["finished_ms"] = event.at_ms
     if event.error:

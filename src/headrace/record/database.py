@@ -15,10 +15,12 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from headrace.errors import BadValue, RecordUnavailable
+from headrace.errors import BadValue, RecordUnavailable, RecordUnsupported
 
 DRIVERS = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+asyncpg", "postgres": "postgresql+asyncpg"}
+WRITE_IT = "write postgresql://user:password@host:port/name or sqlite:///path"
 ANSWER_SECONDS = 15.0  # how long a statement may take, waiting for locks included
+PATIENT_SECONDS = 24 * 3600.0
 CONNECT_SECONDS = 5
 
 # SQLSTATE of PostgreSQL, by its beginning. Away: connection, read-only standby, login, no such database, a lost race,
@@ -28,12 +30,21 @@ BAD_VALUE = ("22", "54")
 
 
 def async_url(url: str) -> URL:
-    parsed = make_url(url)
+    """The message never shows the address: a password may be in it."""
+    try:
+        parsed = make_url(url)
+    except (exc.ArgumentError, ValueError):
+        raise RecordUnsupported(f"DATABASE_URL cannot be read: {WRITE_IT}") from None
+    if parsed.drivername not in (*DRIVERS, *DRIVERS.values()):
+        raise RecordUnsupported(f"DATABASE_URL names {parsed.drivername}, which is not supported: {WRITE_IT}")
+    if isinstance(mode := parsed.query.get("sslmode"), str):  # as libpq has it; this driver has another name for it
+        parsed = parsed.difference_update_query(["sslmode"]).update_query_dict({"ssl": mode})
     return parsed.set(drivername=DRIVERS.get(parsed.drivername, parsed.drivername))
 
 
 class Database:
     def __init__(self, url: str, *, pool_size: int = 8, answer_seconds: float = ANSWER_SECONDS) -> None:
+        self._url = url
         parsed = async_url(url)
         self.is_sqlite = parsed.get_backend_name() == "sqlite"
         self.insert: Any = sqlite.insert if self.is_sqlite else postgresql.insert  # these two know ON CONFLICT
@@ -62,6 +73,18 @@ class Database:
         with _told_when_away():
             async with self._engine.connect() as connection:
                 yield connection
+
+    @asynccontextmanager
+    async def patient(self) -> AsyncIterator[Database]:
+        """The same database, for statements that may take hours. SQLite bounds only the wait for its lock."""
+        if self.is_sqlite:
+            yield self
+            return
+        patient = Database(self._url, pool_size=1, answer_seconds=PATIENT_SECONDS)
+        try:
+            yield patient
+        finally:
+            await patient.aclose()
 
     async def aclose(self) -> None:
         await self._engine.dispose()

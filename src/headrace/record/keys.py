@@ -16,10 +16,10 @@ from headrace.record.acceptance import audit_line
 from headrace.record.clock import now_ms
 from headrace.record.database import Database
 from headrace.record.tables import api_keys, audit
+from headrace.settings import SCOPES
 
 PREFIX = "hr_"
 SECRET_BYTES = 32
-SCOPES = ("read", "run", "admin")
 NAME_CHARS = 64
 
 

@@ -29,7 +29,9 @@ class Logs:
         rows = {(each.execution_id, each.run, each.node, each.attempt): msgspec.structs.asdict(each) for each in logged}
         async with self._database.write() as connection:
             ids = {each.execution_id for each in logged}
-            known = set((await connection.execute(select(executions.c.id).where(executions.c.id.in_(ids)))).scalars())
+            query = select(executions.c.id).where(executions.c.id.in_(ids)).order_by(executions.c.id)
+            locked = query.with_for_update(read=True, key_share=True)  # retention must not delete one meanwhile
+            known = set((await connection.execute(locked)).scalars())
             here = [row for key, row in rows.items() if key[0] in known]
             if here:
                 statement = self._database.insert(logs)

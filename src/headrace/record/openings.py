@@ -6,24 +6,30 @@ here, if nobody else did meanwhile, and only then opens.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+import itertools
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import Row, Select, bindparam, select, tuple_, update
+from sqlalchemy import Row, Select, bindparam, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headrace.model.state import NodeState
 from headrace.record.database import Database
 from headrace.record.tables import attempts, definitions, executions
 
 IDS_TOGETHER = 500
+ROWS_TOGETHER = 200
 LOST = "worker_lost"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """An execution that SQL says is running, and how far its events were applied."""
+    """An execution that SQL says is running, how far its events were applied, and when its run began, if it did."""
 
     execution_id: str
     run: int
@@ -31,8 +37,17 @@ class Wanted:
     last_event: str
     is_cancelled: bool
     definition_id: str
-    input_text: str
     created_ms: int
+    started_ms: int
+    traceparent: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far the record is with an execution, whether it runs or has ended."""
+
+    epoch: str
+    last_event: str
 
 
 @dataclass(slots=True)
@@ -52,21 +67,16 @@ class NodeHistory:
     owner: str = ""
 
 
-@dataclass(slots=True)
-class History:
-    nodes: dict[str, NodeHistory] = field(default_factory=dict)
-
-
 class Openings:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def running(self, partition: int, after: str = "", most: int = 1000) -> list[Wanted]:
-        """By id, from behind `after` on."""
+    async def running(self, partition: int, count: int, after: str = "", most: int = 1000) -> list[Wanted]:
+        """By id, from behind `after` on. Those that were accepted with more partitions belong to somebody too."""
         table = executions.c
         query = (
             _wanted()
-            .where(table.status == "RUNNING", table.partition == partition, table.id > after)
+            .where(table.status == "RUNNING", table.partition % count == partition, table.id > after)
             .order_by(table.id)
             .limit(most)
         )
@@ -82,6 +92,16 @@ class Openings:
                 found += [_as_wanted(row) for row in await connection.execute(query)]
         return found
 
+    async def standing(self, ids: Sequence[str]) -> dict[str, Standing]:
+        found: dict[str, Standing] = {}
+        table = executions.c
+        async with self._database.read() as connection:
+            for some in _slices(ids):
+                query = select(table.id, table.epoch, table.last_event).where(table.id.in_(some))
+                for row in await connection.execute(query):
+                    found[row.id] = Standing(row.epoch, row.last_event)
+        return found
+
     async def definitions(self, ids: Sequence[str]) -> dict[str, str]:
         """Definition id -> its canonical text."""
         found: dict[str, str] = {}
@@ -91,24 +111,21 @@ class Openings:
                 found.update((row.id, row.body) for row in await connection.execute(query))
         return found
 
-    async def take(self, changes: Sequence[tuple[Wanted, str]]) -> set[str]:
-        """Sets the epochs of those that are still as they were; gives the ids of those. Their events begin anew."""
-        taken: set[str] = set()
+    async def take(self, changes: Sequence[tuple[Wanted, str]]) -> dict[str, str]:
+        """Sets the epochs of those that are still as they were; gives their inputs, by id. Their events begin anew."""
+        taken: dict[str, str] = {}
         table = executions.c
         async with self._database.write() as connection:
-            for some in [changes[start : start + IDS_TOGETHER] for start in range(0, len(changes), IDS_TOGETHER)]:
+            for some in _slices(changes):
+                before = {one.execution_id: (one.run, one.epoch) for one, _ in some}
                 query = (
-                    select(table.id)
-                    .where(
-                        table.status == "RUNNING",
-                        tuple_(table.id, table.run, table.epoch).in_(
-                            [(one.execution_id, one.run, one.epoch) for one, _ in some]
-                        ),
-                    )
-                    .order_by(table.id)
+                    select(table.id, table.run, table.epoch, table.input)
+                    .where(table.status == "RUNNING", table.id.in_(before))
+                    .order_by(table.id)  # always the same order of locks
                     .with_for_update()
                 )
-                unchanged = {row.id for row in await connection.execute(query)}
+                found = await connection.execute(query)
+                unchanged = {row.id: row.input for row in found if (row.run, row.epoch) == before[row.id]}
                 rows = [{"x": one.execution_id, "e": epoch} for one, epoch in some if one.execution_id in unchanged]
                 if rows:
                     statement = update(executions).where(table.id == bindparam("x"))
@@ -116,25 +133,48 @@ class Openings:
                 taken |= unchanged
         return taken
 
-    async def histories(self, wanted: Mapping[str, int]) -> dict[str, History]:
-        """Execution -> what is known of its nodes; `wanted` says the run of each. Completions of earlier runs stand,
-        and failed attempts of this one count."""
-        found = {execution_id: History() for execution_id in wanted}
-        table = attempts.c
+    async def histories(self, wanted: Mapping[str, int]) -> AsyncGenerator[tuple[str, dict[str, NodeHistory]], None]:
+        """Of each execution what is known of its nodes, one after the other, so that their outputs need not all be held
+        at once; `wanted` says the run of each. Completions of earlier runs stand, failed attempts of this one count."""
         async with self._database.read() as connection:
-            for some in _slices(sorted(wanted)):
-                query = (
-                    select(attempts)
-                    .where(table.execution_id.in_(some))
-                    .order_by(table.execution_id, table.node, table.run, table.attempt)
-                )
-                for row in await connection.execute(query):
-                    is_complete = row.state == NodeState.COMPLETED.name
-                    if row.run != wanted[row.execution_id] and not is_complete:
-                        continue
-                    node = found[row.execution_id].nodes.setdefault(row.node, NodeHistory())
-                    _add(node, row)
-        return found
+            for some in _slices(list(wanted)):
+                unknown = set(some)
+                async with aclosing(_by_execution(connection, some)) as known:
+                    async for execution_id, rows in known:
+                        unknown.remove(execution_id)
+                        yield execution_id, _history(rows, wanted[execution_id])
+                for execution_id in unknown:
+                    yield execution_id, {}
+
+
+async def _by_execution(
+    connection: AsyncConnection, ids: Sequence[str]
+) -> AsyncGenerator[tuple[str, list[Row[Any]]], None]:
+    """The attempts of each execution that has any, in their order. What is behind them is not read yet."""
+    table = attempts.c
+    query = (
+        select(attempts)
+        .where(table.execution_id.in_(ids))
+        .order_by(table.execution_id, table.node, table.run, table.attempt)
+        .execution_options(yield_per=ROWS_TOGETHER)
+    )
+    rows: list[Row[Any]] = []
+    async for some in (await connection.stream(query)).partitions():
+        for execution_id, more in itertools.groupby(some, lambda row: row.execution_id):
+            if rows and rows[0].execution_id != execution_id:
+                yield rows[0].execution_id, rows
+                rows = []
+            rows += more
+    if rows:
+        yield rows[0].execution_id, rows
+
+
+def _history(rows: Iterable[Row[Any]], run: int) -> dict[str, NodeHistory]:
+    nodes: dict[str, NodeHistory] = {}
+    for row in rows:
+        if row.run == run or row.state == NodeState.COMPLETED.name:
+            _add(nodes.setdefault(row.node, NodeHistory()), row)
+    return nodes
 
 
 def _add(node: NodeHistory, row: Row[Any]) -> None:
@@ -165,8 +205,8 @@ def _code(failure: str) -> str:
 def _wanted() -> Select[Any]:
     table = executions.c
     return select(
-        table.id, table.run, table.epoch, table.last_event, table.cancelled_run, table.definition_id, table.input,
-        table.created_ms,
+        table.id, table.run, table.epoch, table.last_event, table.cancelled_run, table.definition_id,
+        table.created_ms, table.started_ms, table.traceparent,
     )  # fmt: skip
 
 
@@ -178,10 +218,11 @@ def _as_wanted(row: Row[Any]) -> Wanted:
         row.last_event,
         row.cancelled_run == row.run,
         row.definition_id,
-        row.input,
         row.created_ms,
+        row.started_ms or 0,
+        row.traceparent,
     )
 
 
-def _slices(ids: Sequence[str]) -> list[Sequence[str]]:
-    return [ids[start : start + IDS_TOGETHER] for start in range(0, len(ids), IDS_TOGETHER)]
+def _slices(items: Sequence[T]) -> list[Sequence[T]]:
+    return [items[start : start + IDS_TOGETHER] for start in range(0, len(items), IDS_TOGETHER)]

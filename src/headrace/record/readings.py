@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import msgspec
-from sqlalchemy import Row, select
+from sqlalchemy import Row, func, select
 
 from headrace.record.database import Database
 from headrace.record.tables import attempts, definitions, executions
 
 NAMES_TOGETHER = 500
+ROWS_TOGETHER = 1000
+MOST_ATTEMPTS = 1000
 
 
 class Stored(msgspec.Struct, frozen=True):
@@ -44,6 +46,16 @@ class Attempt(msgspec.Struct, frozen=True):
     due_ms: int | None
     error: str | None
     reason: str | None
+
+
+class Begun(msgspec.Struct, frozen=True):
+    """Of an execution's last run: where it comes from, when it began, and its error, if it has ended with one."""
+
+    execution_id: str
+    workflow: str
+    traceparent: str | None
+    error: str | None
+    begun_ms: int | None
 
 
 ATTEMPT = [attempts.c[name] for name in Attempt.__struct_fields__]
@@ -85,20 +97,27 @@ class Readings:
             .where(table.execution_id == execution_id)
             .where((table.run == run) | (table.state == "COMPLETED"))
             .order_by(table.run, table.attempt)
+            .execution_options(yield_per=ROWS_TOGETHER)
         )
+        latest: dict[str, Attempt] = {}
         async with self._database.read() as connection:
-            return {row.node: _attempt(row) for row in await connection.execute(query)}
+            async for rows in (
+                await connection.stream(query)
+            ).partitions():  # earlier attempts are not all held at once
+                latest.update((row.node, _attempt(row)) for row in rows)
+        return latest
 
     async def attempts_of(self, execution_id: str, node: str) -> list[Attempt]:
-        """All, in the order in which they were made."""
+        """In the order in which they were made; of very many, the last ones."""
         table = attempts.c
         query = (
             select(*ATTEMPT)
             .where(table.execution_id == execution_id, table.node == node)
-            .order_by(table.run, table.attempt)
+            .order_by(table.run.desc(), table.attempt.desc())
+            .limit(MOST_ATTEMPTS)
         )
         async with self._database.read() as connection:
-            return [_attempt(row) for row in await connection.execute(query)]
+            return [_attempt(row) for row in await connection.execute(query)][::-1]
 
     async def outputs(self, execution_id: str, nodes: Sequence[str]) -> dict[str, str]:
         """Of those that are complete."""
@@ -113,6 +132,18 @@ class Readings:
                 )
                 found.update((row.node, row.output) for row in await connection.execute(query))
         return found
+
+    async def begun(self, ids: Sequence[str]) -> list[Begun]:
+        """The first of its nodes was queued then; None where none ever was."""
+        table = executions.c
+        query = (
+            select(table.id, table.workflow, table.traceparent, table.error, func.min(attempts.c.queued_ms))
+            .outerjoin(attempts, (attempts.c.execution_id == table.id) & (attempts.c.run == table.run))
+            .where(table.id.in_(ids))
+            .group_by(table.id)
+        )
+        async with self._database.read() as connection:
+            return [Begun(*cast("Any", row)) for row in await connection.execute(query)]
 
     async def ping(self) -> None:
         """Raises RecordUnavailable if SQL does not answer."""

@@ -35,7 +35,8 @@ definitions = Table(
 )
 
 # `epoch` and `last_event` say how far the hot store's events have been applied: an event is applied only if it has this
-# epoch and follows this one. `cancelled_run` is the last run that somebody cancelled.
+# epoch and follows this one. `cancelled_run` is the last run that somebody cancelled. `traceparent` came with the
+# request for the last run, or with an earlier one.
 executions = Table(
     "executions",
     metadata,
@@ -55,6 +56,7 @@ executions = Table(
     Column("created_ms", BigInteger, nullable=False),
     Column("started_ms", BigInteger),
     Column("finished_ms", BigInteger),
+    Column("traceparent", String(55)),
     Index(None, "status", "id"),
     Index(None, "workflow", "id"),
 )

@@ -112,6 +112,8 @@ class Reason(TypedDict):
     node: str | None
     status: str
     why: str
+    cause: NotRequired[str]
+    do: NotRequired[str]
 
 
 class Why(TypedDict):
@@ -198,8 +200,19 @@ class Stuck(TypedDict):
     nodes: list[Reason]
 
 
+class Trouble(TypedDict):
+    """What concerns all executions."""
+
+    cause: str
+    why: str
+    do: str
+
+
 class Audit(Page[AuditLine]):
     stuck: list[Stuck]
+    problems: NotRequired[list[Trouble]]
+    stuck_count: NotRequired[int]
+    live_count: NotRequired[int]
 
 
 class Worker(TypedDict):

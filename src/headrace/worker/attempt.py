@@ -48,6 +48,7 @@ class _Attempt(msgspec.Struct, frozen=True):
     handler: Handler
     work: _Work
     config: Any
+    traceparent: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +96,13 @@ class Attempts:
         self._calls: set[_Call] = set()
         self._inline: set[asyncio.Task[Any]] = set()
 
-    async def run(self, task: Task) -> Outcome:
+    async def run(self, task: Task, traceparent: str | None = None) -> Outcome:
         """The outcome of one attempt. Cancelled, it stops the handler and raises CancelledError."""
-        return storable(await self._run(task), self._redactor, self._max_output_bytes)
+        return storable(await self._run(task, traceparent), self._redactor, self._max_output_bytes)
 
-    async def _run(self, task: Task) -> Outcome:
+    async def _run(self, task: Task, traceparent: str | None) -> Outcome:
         try:
-            attempt = self._decode(task)
+            attempt = self._decode(task, traceparent)
             if _runs_inline(attempt):
                 return await self._run_inline(attempt)
             call = await self._start(attempt)
@@ -140,13 +141,13 @@ class Attempts:
         isolated = task.handler in self._registry and self._registry.get(task.handler).isolation is not None
         return time.monotonic() + seconds + self._grace_seconds + (START_WITHIN_SECONDS if isolated else 0)
 
-    def _decode(self, task: Task) -> _Attempt:
+    def _decode(self, task: Task, traceparent: str | None) -> _Attempt:
         try:
             handler = self._registry.get(task.handler)
             work = _decode_work(task.payload)
             if work.secrets:
                 work = msgspec.structs.replace(work, config=self._secrets.put_into(work.config, work.secrets))
-            return _Attempt(task, handler, work, checked_config(handler, memoryview(work.config)))
+            return _Attempt(task, handler, work, checked_config(handler, memoryview(work.config)), traceparent)
         except HandlerNotFound as error:
             refusal = failed("no_handler", str(error), type=type(error).__name__, retryable=True)
         except SecretMissing as error:
@@ -181,6 +182,7 @@ class Attempts:
             attempt=task.attempt,
             idempotency_key=task.idempotency_key,
             deadline=_deadline(attempt),
+            traceparent=attempt.traceparent,
         )
         running = asyncio.create_task(self._children.perform(child, job))
         return _Call(running, running.cancel)
@@ -284,4 +286,5 @@ def _context(attempt: _Attempt) -> Context:
             attempt=task.attempt,
             idempotency_key=task.idempotency_key,
         ),
+        traceparent=attempt.traceparent,
     )

@@ -55,6 +55,7 @@ class Job(msgspec.Struct, frozen=True, tag=True):
     attempt: int
     idempotency_key: str
     deadline: datetime | None
+    traceparent: str | None = None
 
 
 def frame(message: Load | Job | Outcome) -> bytes:
@@ -70,7 +71,8 @@ def context_of(job: Job) -> Context:
         "attempt": job.attempt,
         "idempotency_key": job.idempotency_key,
     }
-    return Context(**ids, deadline=job.deadline, log=structlog.get_logger(**ids))  # type: ignore[arg-type]
+    log = structlog.get_logger(**ids)
+    return Context(**ids, deadline=job.deadline, log=log, traceparent=job.traceparent)  # type: ignore[arg-type]
 
 
 def load(request: Load) -> Handler:

@@ -41,7 +41,8 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a handler may know about the attempt that it is. `deadline` is when the node's timeout will end it."""
+    """What a handler may know about the attempt that it is. `deadline` is when the node's timeout will end it;
+    `traceparent` is for calls to others, where traces are on."""
 
     execution_id: str
     node_id: str
@@ -50,6 +51,7 @@ class Context:
     idempotency_key: str
     deadline: datetime | None
     log: Any
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

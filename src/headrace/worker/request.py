@@ -30,7 +30,9 @@ NOT_HEADERS = {
     *("proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"),
 }
 # What another origin may see. Any other header may be a credential.
-ACROSS_ORIGINS = {"accept", "accept-encoding", "accept-language", "content-type", "idempotency-key", "user-agent"}
+ACROSS_ORIGINS = {
+    *("accept", "accept-encoding", "accept-language", "content-type", "idempotency-key", "traceparent", "user-agent"),
+}
 
 
 @dataclass(frozen=True, slots=True)

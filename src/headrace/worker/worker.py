@@ -13,12 +13,14 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
 
 from headrace import logs
 from headrace.errors import StoreUnavailable
+from headrace.hot.keys import TRACE_FIELD
 from headrace.hot.store import HotStore
 from headrace.model.messages import Outcome, Report, Task, Token
 from headrace.redaction import SHORTEST, is_redactable
@@ -28,11 +30,14 @@ from headrace.worker.heartbeat import Heartbeat
 from headrace.worker.registry import Registry
 from headrace.worker.slots import Slots
 
+if TYPE_CHECKING:  # an optional dependency
+    from headrace.tracing import Tracer
+
 CALL_BYTES = 4 << 20
 CALL_ITEMS = 500
 AWAY_SECONDS = 0.2
 NOTHING_FOR_US_SECONDS = 0.02
-OFFER_EVERY_SECONDS = 30.0
+OFFER_EVERY_SECONDS = 5.0
 STOP_WITHIN_SECONDS = 3.0  # for handlers that were told to stop, at shutdown
 
 _encode = msgspec.json.Encoder().encode
@@ -49,12 +54,15 @@ class Running:
 
 
 class Worker:
-    def __init__(self, store: HotStore, registry: Registry, settings: Settings, name: str) -> None:
+    def __init__(
+        self, store: HotStore, registry: Registry, settings: Settings, name: str, tracer: Tracer | None = None
+    ) -> None:
         self.name = name
         self.stale_reports = 0
         self._store = store
         self._settings = settings
         self._registry = registry
+        self._tracer = tracer
         self._handlers = registry.names
         self._schemas = {each.name: _encode(each.config_schema).decode() for each in registry}
         self._slots = Slots(settings.worker_concurrency)
@@ -70,7 +78,7 @@ class Worker:
         self._reports: list[list[Report]] = [[] for _ in range(store.partitions)]
         self._logged: list[list[tuple[Token, str]]] = [[] for _ in range(store.partitions)]
         self._reportable = [asyncio.Event() for _ in range(store.partitions)]
-        self._idle: set[asyncio.Task[bool]] = set()
+        self._idle: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._drained = False
 
@@ -128,6 +136,7 @@ class Worker:
         settings = self._settings
         lease_ms = round(settings.worker_lease_seconds * 1000)
         handlers = list(self._handlers)
+        heard: dict[str, str] = {}
         while not self._stopping:
             asked = await self._slots.reserve(self._store.partitions)
             claimed: Sequence[Task] = ()
@@ -146,12 +155,12 @@ class Worker:
             if read and not claimed:
                 await asyncio.sleep(NOTHING_FOR_US_SECONDS)  # tasks of another format go round until their workers come
             elif read < asked:
-                await self._wait_for_tasks(partition, handlers)
+                await self._wait_for_tasks(partition, handlers, heard)
 
-    async def _wait_for_tasks(self, partition: int, handlers: Sequence[str]) -> None:
+    async def _wait_for_tasks(self, partition: int, handlers: Sequence[str], heard: dict[str, str]) -> None:
         if self._stopping:
             return
-        waiting = asyncio.ensure_future(self._store.wait_for_tasks(partition, handlers))
+        waiting = asyncio.ensure_future(self._store.wait_for_tasks(partition, handlers, heard))
         self._idle.add(waiting)
         try:
             await asyncio.wait((waiting,))
@@ -172,7 +181,10 @@ class Worker:
         task = running.task
         try:
             with logs.kept() as lines:
-                outcome = await self._attempts.run(task)
+                if self._tracer is None:
+                    outcome = await self._attempts.run(task)
+                else:
+                    outcome = await self._traced(task, self._tracer)
         except asyncio.CancelledError:
             self._running.pop(task.token, None)  # cancelled, lost or given back: nothing to report
             return
@@ -181,6 +193,14 @@ class Worker:
         if lines:
             self._logged[running.partition].append((task.token, f"[{','.join(lines)}]"))
         self._queue_report(running.partition, task, outcome)
+
+    async def _traced(self, task: Task, tracer: Tracer) -> Outcome:
+        """Within a span. What the request brought is read here, and by nobody who does not trace; without it, should
+        the store be away, the span is in a trace of its own."""
+        texts: dict[str, str] | None = None
+        with suppress(StoreUnavailable):
+            texts = await self._store.outputs(task.execution_id, (TRACE_FIELD,), most_bytes=1 << 10)
+        return await tracer.attempt(task, self.name, (texts or {}).get(TRACE_FIELD), self._attempts.run)
 
     # ---- reporting
 
@@ -213,8 +233,6 @@ class Worker:
             if stale:
                 self.stale_reports += len(stale)
                 log.info("reports came too late", count=len(stale))
-                with suppress(StoreUnavailable):
-                    await self._store.count(partition, {"late_results": len(stale)})
 
     async def _keep_logs(self, partition: int) -> None:
         """What handlers logged, beside their reports; nothing depends on it, so nothing is tried again."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,8 @@ ENDED = ("COMPLETED", "FAILED", "CANCELLED")
 
 
 @dataclass
-class Api:
+class Client:
     http: httpx2.AsyncClient
-    app: FastAPI
-    service: Service
 
     async def get(self, path: str, **kwargs: Any) -> Any:
         answer = await self.http.get(path, **kwargs)
@@ -56,16 +55,46 @@ class Api:
         async with self.http.stream("GET", path, headers=headers) as answer:
             assert answer.status_code == 200, await answer.aread()
             assert answer.headers["content-type"].startswith("text/event-stream")
-            fields: dict[str, str] = {}
-            async for line in answer.aiter_lines():
-                if line.startswith(":"):
-                    continue
-                if line:
-                    name, _, value = line.partition(": ")
-                    fields[name] = value
-                elif fields:
-                    yield fields.get("id", ""), fields["event"], json.loads(fields["data"])
-                    fields = {}
+            async for event in frames(answer):
+                yield event
+
+
+@dataclass
+class Api(Client):
+    """Served by this process, so that a test may look behind it."""
+
+    app: FastAPI
+    service: Service
+
+
+@dataclass
+class Remote(Client):
+    """Served by processes of their own, which other tests use too: `name` is for this test's workflows alone."""
+
+    name: str
+    answered: set[str] = field(default_factory=set)
+
+    async def note(self, answer: httpx2.Response) -> None:
+        if answer.status_code < 400:
+            self.answered.add(f"{answer.request.method} {answer.request.url.path}")
+
+    def has_answered(self, call: str) -> bool:
+        """Whether a call of the table, such as "GET /v1/dlq/{letter_id}", was made with success."""
+        pattern = re.compile(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(call)))
+        return any(pattern.fullmatch(each) for each in self.answered)
+
+
+async def frames(answer: httpx2.Response) -> AsyncGenerator[tuple[str, str, Any], None]:
+    fields: dict[str, str] = {}
+    async for line in answer.aiter_lines():
+        if line.startswith(":"):
+            continue
+        if line:
+            name, _, value = line.partition(": ")
+            fields[name] = value
+        elif fields:
+            yield fields.get("id", ""), fields["event"], json.loads(fields["data"])
+            fields = {}
 
 
 def problem(answer: httpx2.Response, status: int, code: str) -> Any:
@@ -73,7 +102,7 @@ def problem(answer: httpx2.Response, status: int, code: str) -> Any:
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     body = answer.json()
-    assert (body["status"], body["code"]) == (status, code)
+    assert (body["status"], body["code"]) == (status, code), answer.text
     assert body["type"] == f"/docs#{code}" and body["title"] and body["detail"]
     assert all({"loc", "msg", "code"} <= each.keys() for each in body.get("errors", ()))
     return body

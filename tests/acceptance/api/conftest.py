@@ -1,9 +1,14 @@
-"""The API as clients meet it: over HTTP, on a port of its own, with real stores and real roles behind it."""
+"""The API as clients meet it: over HTTP, on a port of its own, with real stores and real roles behind it.
+
+`remote` is an installation of separate processes, which the tests of this folder share. `api` and `served` run in the
+process of the test, for what has to look behind the door.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -19,10 +24,51 @@ from headrace.hot.store import HotStore
 from headrace.record.database import Database
 from headrace.worker.registry import Registry
 from headrace.worker.worker import Worker
-from tests.acceptance.api.client import Api
+from tests.acceptance.api.client import Api, Remote
+from tests.acceptance.api.house import House
+from tests.databases import Postgres, migrate
 from tests.roles import quick_settings
 
 Served = Callable[..., AbstractAsyncContextManager[Api]]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "calls(*calls): the rows of the contract's REST table that this test is about")
+
+
+@pytest.fixture(scope="package")
+def houses() -> Iterator[dict[str, House]]:
+    made: dict[str, House] = {}
+    yield made
+    for house in made.values():
+        house.close()
+
+
+@pytest.fixture
+def house(
+    kind: str, houses: dict[str, House], request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> House:
+    if kind not in houses:
+        folder = tmp_path_factory.mktemp(kind)
+        url = f"sqlite:///{folder / 'record.db'}"
+        if kind == "postgresql":
+            postgres: Postgres = request.getfixturevalue("postgres")
+            url = postgres.url(postgres.create())
+            migrate(url)
+        houses[kind] = House(folder, url)
+    return houses[kind]
+
+
+@pytest.fixture
+async def remote(house: House, request: pytest.FixtureRequest) -> AsyncIterator[Remote]:
+    async with httpx2.AsyncClient(base_url=await house.address(), timeout=30) as http:
+        client = Remote(http, f"t{uuid.uuid4().hex[:12]}")
+        http.event_hooks = {"response": [client.note]}
+        await client.handlers_known("note", "input", "output")
+        yield client
+    print(house.processes.logs())  # pytest shows it if the test failed
+    declared = {call for mark in request.node.iter_markers("calls") for call in mark.args}
+    assert {call for call in declared if not client.has_answered(call)} == set(), "the test is not about what it says"
 
 
 @pytest.fixture

@@ -2,58 +2,66 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
-from headrace.api import parts
-from headrace.embedded import EmbeddedValkey
 from headrace.hot.store import HotStore
 from headrace.record.admin import Handlers
 from headrace.record.database import Database
-from tests.acceptance.api.client import Api, greeting, problem
+from tests.acceptance.api.client import Client, Remote, greeting, one_note, problem
 from tests.acceptance.api.conftest import Served
+from tests.databases import Postgres
+from tests.ledger import read
+from tests.roles import until
 
-pytestmark = pytest.mark.parametrize("kind", ["sqlite"])
 KEY = "key-0123456789abcdef"
 NOBODY = "0198c0de-0000-7000-8000-000000000001"
 
 
-async def away(api: Api, method: str, path: str, code: str, **kwargs: object) -> None:
+async def away(api: Client, method: str, path: str, code: str, **kwargs: object) -> None:
     answer = await api.http.request(method, path, **kwargs)  # type: ignore[arg-type]
     told = problem(answer, 503, code)
     assert int(answer.headers["retry-after"]) > 0
     assert "127.0.0.1" not in answer.text and "valkey.sock" not in answer.text, told
 
 
-async def test_valkey_away(served: Served, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "SPECS_SECONDS", 0.0)
-    with EmbeddedValkey(tmp_path / "own") as server:
-        store = HotStore(server.url)
-        await store.prepare()
-        await Handlers(database).remember({"input": None, "output": None}, seen_ms=1)
-        opened = served(works=False, store=store, API_RATE_LIMIT="1000/second")
-        api = await opened.__aenter__()
-        assert (await api.http.get("/readyz")).status_code == 200
-        await api.post("/v1/validate", greeting(), status=200)
-    try:
+@pytest.mark.parametrize("kind", ["sqlite"])
+async def test_without_valkey_what_sql_knows_is_enough(served: Served, database: Database) -> None:
+    await Handlers(database).remember({"input": None, "output": None}, seen_ms=1)
+    store = HotStore("redis://127.0.0.1:1")
+    async with served(works=False, store=store, API_RATE_LIMIT="1000/second") as api:
         for path in ("/v1/workers", "/v1/queues"):
             await away(api, "GET", path, "store_unavailable")
-        await away(api, "GET", "/readyz", "store_unavailable")
-        assert (await api.http.get("/healthz")).status_code == 200
         made = await api.post("/v1/workflow", greeting(), status=201)
-        triggered = await api.post(f"/v1/workflow/trigger/{made['execution_id']}")
-        assert triggered["status"] == "RUNNING"
-        await api.post("/v1/executions", {"workflow": "greeting"})
-        assert (await api.get(f"/v1/executions/{made['execution_id']}"))["status"] == "RUNNING"
-        assert len((await api.get("/v1/executions"))["items"]) == 2
+        assert (await api.get(f"/v1/executions/{made['execution_id']}"))["status"] == "PENDING"
         assert (await api.get("/v1/audit"))["stuck"] == []
-        await api.post(f"/v1/executions/{made['execution_id']}/cancel")
+    await store.aclose()
+
+
+@pytest.mark.parametrize("kind", ["postgresql"])
+async def test_sql_away_and_back(remote: Remote, postgres: Postgres, ledger: Path, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    running = await remote.start(one_note(ledger, remote.name, gate=str(gate)))
+    await until(lambda: read(ledger), "it to run")
+    await asyncio.to_thread(postgres.stop)
+    try:
+        assert (await remote.get(f"/v1/executions/{running}"))["status"] == "RUNNING"
+        await away(remote, "GET", "/readyz", "record_unavailable")
+        for path in ("/v1/workflow", "/v1/executions"):
+            body = {"workflow": remote.name} if path == "/v1/executions" else greeting(remote.name)
+            await away(remote, "POST", path, "record_unavailable", json=body)
+        gate.touch()
+        await until(lambda: read(ledger, "done"), "what runs to go on")
     finally:
-        await opened.__aexit__(None, None, None)
-        await store.aclose()
+        await asyncio.to_thread(postgres.start)
+    assert (await remote.ended(running))["status"] == "COMPLETED"
+    again = await remote.post("/v1/executions", {"workflow": remote.name})
+    assert (await remote.ended(again["execution_id"]))["status"] == "COMPLETED"
 
 
+@pytest.mark.parametrize("kind", ["sqlite"])
 async def test_sql_away(served: Served) -> None:
     database = Database("postgresql://nobody@127.0.0.1:1/nothing")
     async with served(works=False, database=database, API_KEYS=KEY) as api:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import itertools
 import json
 import socket
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -16,8 +19,10 @@ from hypothesis import strategies as st
 from headrace.api.bodies import MAX_VALUES
 from tests.acceptance.api.client import Api, greeting, problem
 from tests.acceptance.api.conftest import Served
+from tests.roles import node
 
 MIB = 1 << 20
+NOBODY = "0198c0de-0000-7000-8000-000000000001"
 WITH_BODY = ("/v1/workflow", "/v1/validate", "/v1/executions", "/v1/dlq/retry")
 
 
@@ -46,6 +51,8 @@ MALFORMED = {
     "a trailing comma": b'{"name": "x",}',
     "not UTF-8": b'{"name": "\xff\xfe"}',
     "UTF-16": '{"name": "x"}'.encode("utf-16"),
+    "UTF-32": '{"name": "x"}'.encode("utf-32"),
+    "Latin-1": b'{"name": "\xe4"}',
     "an overlong form": b'{"name": "\xc0\xae"}',
     "an encoded surrogate": b'{"name": "\xed\xa0\x80"}',
     "a raw NUL": b'{"name": "\x00"}',
@@ -55,6 +62,12 @@ MALFORMED = {
     "closed nested lists": b"[" * 100_000 + b"]" * 100_000,
     "a key twice": b'{"name": "x", "name": "y"}',
     "a key twice inside": in_a_config(b'{"a": 1, "a": 2}'),
+    "a key twice, once in disguise": b'{"name": "x", "na\\u006de": "y"}',
+    "a number with a zero before it": in_a_config(b"01"),
+    "a number with a plus": in_a_config(b"+1"),
+    "a number in hex": in_a_config(b"0x1"),
+    "half a number": in_a_config(b"1."),
+    "Python": in_a_config(b"None"),
     "a number of many digits": in_a_config(b"9" * 10_000),
     "an escape that is none": b'{"name": "\\x41"}',
     "half an escape": b'{"name": "\\u12"}',
@@ -67,9 +80,15 @@ INVALID = {
     "a text": b'"definition"',
     "a list": b"[]",
     "nothing in it": b"{}",
+    "a byte order mark, which is read over": b'\xef\xbb\xbf{"name": "x"}',
     "other fields": b'{"__proto__": {}, "constructor": 1, "\\u0000": 2, "\\ud800": 3}',
     "a name with NUL": b'{"name": "a\\u0000b", "nodes": []}',
     "a name of half a pair": b'{"name": "\\ud800", "nodes": []}',
+    "a name that reads from the right": b'{"name": "a\\u202eb", "nodes": []}',
+    "a name with nothing in it": b'{"name": "a\\u200bb", "nodes": []}',
+    "a name in full width": '{"name": "ａ１", "nodes": []}'.encode(),
+    "a name that ends a line": b'{"name": "a\\n", "nodes": []}',
+    "a pair the wrong way round": in_a_config(b'"\\ude00\\ud83d"'),
     "NaN": in_a_config(b"NaN"),
     "infinity": in_a_config(b"-Infinity"),
     "a float beyond all": in_a_config(b"1e999"),
@@ -86,6 +105,9 @@ INVALID = {
     "NaN as input": in_input(b"NaN"),
     "a long number as input": in_input(b"99999999999999999999"),
     "NUL as input": in_input(b'"\\u0000"'),
+    "half a pair as input": in_input(b'"\\ud800"'),
+    "a key with NUL as input": in_input(b'{"\\u0000": 1}'),
+    "a float beyond all as input": in_input(b"-1e999"),
     "deep input": in_input(b"[" * 90 + b"]" * 90),
 }
 
@@ -172,7 +194,10 @@ QUERIES: dict[str, tuple[str, ...]] = {
         "cursor=%00", "status=running", "status=", "workflow=A", "workflow=%00", "since=x", "since=%00", "until=99999",
         "since=0001-01-01T00:00:00%2B14:00", "until=9999-12-31T23:59:59-14:00", "since=1e400", "since=-1", "since=NaN",
         "q=%00", "q=%FF", "q=" + "x" * 201, "q=%25_\\", "q=%F0%9F%98%80", "stauts=FAILED", "limit=1&limit=2", "%00=%00",
-        "cursor=' OR 1=1 --",
+        "cursor=' OR 1=1 --", "cursor=%ff", "cursor=" + "0" * 5000, "cursor=0198C0DE-0000-7000-8000-000000000001",
+        "cursor=0198c0de-0000-7000-8000-000000000001%0a", "since=0", "until=1e12", "until=-2026-01-01T00:00:00Z",
+        "since=2026-01-31", "since=2026-02-30T00:00:00Z", "since=2026-01-31T12:00:00%2B99:00", "&&&===", "%",
+        "q=%ED%A0%80",
     ),
     "/v1/dlq": ("status=open", "status=NONE", "workflow=..", "cursor=%00", "limit=-1"),
     "/v1/audit": ("execution_id=x", "execution_id=%00", "cursor=0", "limit=0"),
@@ -192,20 +217,120 @@ async def test_queries(quiet: Api) -> None:
                 assert problem(answer, 422, "invalid_request")["errors"]
 
 
+ODD_SEGMENTS = (
+    "..%2f..%2fetc%2fpasswd", "%2e%2e", "%252e%252e%252f", "%c0%ae%c0%ae", "%00", "a%00b", "%0d%0aX:%20y", "%0a",
+    "%ED%A0%80", "%E2%80%AE", "%F0%9F%92%A5", "%5c..%5c", ";a=b", "%3Fq=1", "%23", "%25", "%20", "*", "0", "-1",
+    "1" * 400, "x" * 5000, "%ff" * 500,
+)  # fmt: skip
+
+
 async def test_paths_and_methods(quiet: Api) -> None:
-    paths = (
+    plain = (
         "/v1", "/v1/", "/v1//executions", "/v1/executions/", "/v1/%2e%2e/metrics", "/V1/executions",
         "/v1/executions%00", "/v1/executions/%ff", "/v1/workflows/%0a", "/v1/workflows/..", "/v1/workflows/A",
         "/v1/workflows/x/versions/0", "/v1/workflows/x/versions/-1", "/v1/workflows/x/versions/99999999999",
         "/v1/workflows/x/versions/1.0", "/v1/dlq/%00", "/v1/dlq/x", "/docs/", "/static/../../etc/passwd", "/%",
         "/" + "a" * 9000,
     )  # fmt: skip
-    for path in paths:
-        for method in ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"):
-            answer = await quiet.http.request(method, path)
-            assert answer.status_code in (307, 400, 404, 405), (method, path, answer.text)
-            if answer.status_code != 307:
+    with_names = (
+        "executions/{}", "executions/{}/nodes/{}", "executions/{}/events", "executions/{}/cancel", "workflows/{}",
+        "workflows/x/versions/{}", "dlq/{}", "dlq/{}/retry", "workflow/trigger/{}",
+    )  # fmt: skip
+    asked = [
+        *itertools.product(("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"), plain),
+        *(("GET", f"/v1/{path.format(odd, odd)}") for path in with_names for odd in ODD_SEGMENTS),
+        *(("POST", f"/v1/{path.format(odd, odd)}") for path in with_names for odd in ODD_SEGMENTS),
+    ]
+    for method, path in asked:
+        answer = await quiet.http.request(method, path)
+        assert answer.status_code in (307, 400, 404, 405), (method, path, answer.text)
+        if answer.status_code != 307:
+            problem(answer, answer.status_code, answer.json()["code"])
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+async def test_every_method_that_a_path_takes_is_told(quiet: Api) -> None:
+    for path, allowed in {
+        "/v1/executions": "GET, POST",
+        "/v1/executions/events": "GET",
+        f"/v1/executions/{NOBODY}": "GET",
+        f"/v1/dlq/{NOBODY}": "DELETE, GET",
+        "/v1/dlq/retry": "POST",
+        f"/v1/dlq/{NOBODY}/retry": "POST",
+        "/docs": "GET, HEAD",
+    }.items():
+        answer = await quiet.http.put(path)
+        problem(answer, 405, "method_not_allowed")
+        assert answer.headers["allow"] == allowed, path
+
+
+HEADERS = {
+    "Host": (b"", b"[", b"127.0.0.1:x", b"\xff", b"evil.example"),
+    "Origin": (b"null", b"http://[", b"\xff", b"http://evil.example"),
+    "Authorization": (b"", b"Bearer", b"Bearer \xff", b"Basic eA==", b"Bearer " + b"x" * 10_000),
+    "X-API-Key": (b"", b"\xff"),
+    "Idempotency-Key": (b"", b"\xff", b"x" * 256, b"a\tb"),
+    "Content-Type": (
+        b"", b";;;", b"text/plain", b"\xff/yaml", b"multipart/form-data", b"application/json; charset=utf-16",
+        b"application/x-www-form-urlencoded",
+    ),
+    "Content-Encoding": (b"gzip", b"\xff"),
+    "Accept": (b"\xff", b"image/png"),
+    "Accept-Encoding": (b"nonsense",),
+    "Cookie": (b"a=\xff; ;=;",),
+    "Range": (b"bytes=0-0",),
+    "Expect": (b"nonsense",),
+    "Upgrade": (b"websocket",),
+    "X-Forwarded-For": (b"\xff",),
+    "X-HTTP-Method-Override": (b"DELETE",),
+    "traceparent": (b"00-\xff-0-0", b"00-" + b"0" * 32 + b"-" + b"0" * 16 + b"-01"),
+    "X-Long": (b"x" * 30_000,),
+}  # fmt: skip
+
+
+async def test_headers(quiet: Api) -> None:
+    await quiet.service.submit(_greeting(), actor="test")
+    for name, value in [(name, value) for name, values in HEADERS.items() for value in values]:
+        for method, path, body in (
+            ("GET", "/v1/executions", b""),
+            ("GET", "/healthz", b""),
+            ("POST", "/v1/executions", b'{"workflow": "greeting"}'),
+            ("POST", "/v1/executions", gzip.compress(b'{"workflow": "greeting"}')),
+        ):
+            answer = await quiet.http.request(method, path, content=body, headers={name: value})
+            assert answer.status_code < 500, (name, value, answer.text)
+            if answer.status_code >= 400:
                 problem(answer, answer.status_code, answer.json()["code"])
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+async def test_ids_of_events_that_never_were(api: Api) -> None:
+    ended = await api.start(greeting())
+    await api.ended(ended)
+    waiting = (await api.post("/v1/workflow", greeting(), status=201))["execution_id"]
+    for last in ("", ".", ".0", "x", "-1", "9" * 1000, "a.b.c", "a.-1", "ä", "a\tb", "%00", "\u00ad"):
+        header = {"Last-Event-ID": last.encode("latin-1")}
+        assert [kind async for _, kind, _ in api.events(f"/v1/executions/{ended}/events", **header)] == ["end"]
+        following = api.events(f"/v1/executions/{waiting}/events", **header)
+        assert (await anext(following))[1] == "snapshot"
+        await following.aclose()
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
+async def test_the_id_of_an_end_does_not_hide_what_came_after(served: Served, ledger: Path) -> None:
+    async with served(ORCHESTRATOR_RECONCILE_INTERVAL=3600) as api:
+        execution_id = await api.start(
+            {"name": "breaks", "nodes": [node("a", handler="break", config={"ledger": str(ledger)})]}
+        )
+        await api.ended(execution_id)
+        path = f"/v1/executions/{execution_id}/events"
+        [(last, _, _)] = [each async for each in api.events(path)]
+        await api.service._acceptance.retry(execution_id, "test")  # accepted, and the hot store has not heard of it
+        following = api.events(path, **{"Last-Event-ID": last})
+        async with asyncio.timeout(20):
+            _, kind, data = await anext(following)
+        await following.aclose()
+        assert (kind, data["status"], data["run"]) == ("snapshot", "RUNNING", 2)
 
 
 @pytest.mark.parametrize("kind", ["sqlite"])
@@ -219,7 +344,8 @@ async def test_requests_that_are_not_http(quiet: Api) -> None:
     )  # fmt: skip
     for line in lines:
         answer = await asyncio.to_thread(_answer, quiet.http.base_url.port, line)
-        assert not answer.startswith(b"HTTP/1.1 5"), (line[:100], answer)
+        assert not answer or answer.startswith(b"HTTP/1.1 4"), (line[:100], answer)
+        assert not answer or b"content-type: application/problem+json" in answer, (line[:100], answer)
     assert (await quiet.http.get("/healthz")).status_code == 200
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import AsyncIterator
 
 import httpx2
 import pytest
@@ -12,60 +12,79 @@ from headrace.api import auth
 from headrace.errors import HeadraceError
 from headrace.record.database import Database
 from headrace.record.keys import Keys
-from tests.acceptance.api.client import greeting, problem
+from tests.acceptance.api.client import Client, greeting, problem
 from tests.acceptance.api.conftest import Served
+from tests.acceptance.api.house import House
 from tests.roles import until
 
 READER, RUNNER, BOSS = "reader-0123456789abcdef", "runner-0123456789abcdef", "boss-0123456789abcdef"
 FIXED = f"reader:read:{READER},runner:run:{RUNNER},{BOSS}"
-
-
-pytestmark = pytest.mark.parametrize("kind", ["sqlite"])
+on_sqlite = pytest.mark.parametrize("kind", ["sqlite"])
 
 
 def bearer(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
 
-async def test_without_a_good_key_there_is_nothing(served: Served) -> None:
-    async with served(works=False, API_KEYS=FIXED) as api:
-        for headers in (
-            {},
-            bearer("wrong"),
-            {"Authorization": "Bearer"},
-            {"Authorization": f"Basic {READER}"},
-            {"X-API-Key": "x"},
-        ):
-            for path in ("/v1/executions", "/v1/nothing", "/v1/executions/x", "/metrics"):
-                refused = await api.http.get(path, headers=headers)
-                problem(refused, 401, "unauthorized")
-                assert refused.headers["www-authenticate"].startswith("Bearer")
-        unread = await api.http.post("/v1/workflow", content=b"{" * 10_000_000)
-        problem(unread, 401, "unauthorized")
-        for path in ("/healthz", "/readyz", "/docs", "/openapi.json"):
-            assert (await api.http.get(path)).status_code != 401
-        assert (await api.http.get("/v1/executions", headers={"X-API-Key": READER})).status_code == 200
-        assert (await api.http.get("/metrics", headers=bearer(READER))).status_code == 200
+@pytest.fixture
+async def locked(house: House) -> AsyncIterator[Client]:
+    """A process of its own that knows these keys."""
+    async with httpx2.AsyncClient(base_url=await house.address(API_KEYS=FIXED), timeout=30) as http:
+        yield Client(http)
 
 
-async def test_scopes(served: Served) -> None:
-    async with served(works=False, API_KEYS=FIXED) as api:
+async def test_without_a_good_key_there_is_nothing(locked: Client) -> None:
+    for headers in (
+        {},
+        bearer("wrong"),
+        {"Authorization": "Bearer"},
+        {"Authorization": f"Basic {READER}"},
+        {"X-API-Key": "x"},
+    ):
+        for path in ("/v1/executions", "/v1/nothing", "/v1/executions/x", "/metrics"):
+            refused = await locked.http.get(path, headers=headers)
+            problem(refused, 401, "unauthorized")
+            assert refused.headers["www-authenticate"].startswith("Bearer")
+    unread = await locked.http.post("/v1/workflow", content=b"{" * 10_000_000)
+    problem(unread, 401, "unauthorized")
+    for path in ("/healthz", "/readyz", "/docs", "/openapi.json"):
+        assert (await locked.http.get(path)).status_code != 401
+    assert (await locked.http.get("/v1/executions", headers={"X-API-Key": READER})).status_code == 200
+    assert (await locked.http.get("/metrics", headers=bearer(READER))).status_code == 200
 
-        async def status(method: str, path: str, key: str) -> int:
-            answer = await api.http.request(method, path, headers=bearer(key))
-            if answer.status_code == 403:
-                problem(answer, 403, "forbidden")
-            return answer.status_code
 
-        assert await status("GET", "/v1/executions", READER) == 200
-        assert await status("POST", "/v1/validate", READER) == 400
-        assert await status("POST", "/v1/executions", READER) == 403
-        assert await status("POST", "/v1/executions", RUNNER) == 400
-        assert await status("DELETE", "/v1/dlq/x", RUNNER) == 403
-        assert await status("DELETE", "/v1/dlq/x", BOSS) == 404
-        assert await status("GET", "/v1/executions", RUNNER) == 200
+async def test_scopes(locked: Client) -> None:
+    async def status(method: str, path: str, key: str) -> int:
+        answer = await locked.http.request(method, path, headers=bearer(key))
+        if answer.status_code == 403:
+            problem(answer, 403, "forbidden")
+        return answer.status_code
+
+    assert await status("GET", "/v1/executions", READER) == 200
+    assert await status("POST", "/v1/validate", READER) == 400
+    assert await status("POST", "/v1/executions", READER) == 403
+    assert await status("POST", "/v1/executions", RUNNER) == 400
+    assert await status("DELETE", "/v1/dlq/x", RUNNER) == 403
+    assert await status("DELETE", "/v1/dlq/x", BOSS) == 404
+    assert await status("GET", "/v1/executions", RUNNER) == 200
 
 
+async def test_idempotency_keys_belong_to_the_api_key(locked: Client) -> None:
+    boss = bearer(BOSS)
+
+    async def known() -> bool:
+        return (await locked.http.post("/v1/validate", json=greeting(), headers=boss)).status_code == 200
+
+    await until(known, "workers to offer their handlers")
+    made = []
+    for key in (RUNNER, RUNNER, BOSS):
+        headers = {**bearer(key), "Idempotency-Key": "one"}
+        made.append(await locked.post("/v1/executions", {"definition": greeting()}, headers=headers))
+    ids = [each["execution_id"] for each in made]
+    assert ids[0] == ids[1] != ids[2]
+
+
+@on_sqlite
 async def test_keys_in_the_record(served: Served, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auth, "FRESH_SECONDS", 0.05)
     keys = Keys(database)
@@ -91,23 +110,7 @@ async def test_keys_in_the_record(served: Served, database: Database, monkeypatc
         assert await closed()  # and no key at all is not better than a revoked one
 
 
-async def test_idempotency_keys_belong_to_the_api_key(served: Served) -> None:
-    async with served(works=False, API_KEYS=FIXED) as api:
-        body = {"workflow": "greeting"}
-        made: list[Any] = []
-        await api.service.submit(_definition(), actor="test")
-        for key in (RUNNER, RUNNER, BOSS):
-            headers = {**bearer(key), "Idempotency-Key": "one"}
-            made.append((await api.http.post("/v1/executions", json=body, headers=headers)).json()["execution_id"])
-        assert made[0] == made[1] != made[2]
-
-
-def _definition() -> Any:
-    from headrace.model.validation import validate
-
-    return validate(greeting(), handlers=None)
-
-
+@on_sqlite
 async def test_an_open_api_stays_on_its_machine(served: Served) -> None:
     with pytest.raises(BaseExceptionGroup) as raised:
         async with served(works=False, API_HOST="0.0.0.0"):
@@ -121,6 +124,7 @@ async def test_an_open_api_stays_on_its_machine(served: Served) -> None:
             assert (await api.http.get("/healthz")).status_code == 200
 
 
+@on_sqlite
 async def test_foreign_pages_cannot_use_an_open_api(served: Served) -> None:
     async with served(works=False) as api:
         here = f"http://{api.http.base_url.netloc.decode()}"
@@ -142,6 +146,7 @@ async def test_foreign_pages_cannot_use_an_open_api(served: Served) -> None:
         assert (await api.http.post("/v1/dlq/retry", headers=proxied)).status_code == 202
 
 
+@on_sqlite
 async def test_too_many_requests(served: Served) -> None:
     async with served(works=False, API_RATE_LIMIT="5/hour", API_KEYS=FIXED) as api:
 
@@ -159,6 +164,7 @@ async def test_too_many_requests(served: Served) -> None:
         assert (await api.http.get("/healthz")).status_code == 200
 
 
+@on_sqlite
 async def test_prod_is_limited_by_itself_and_dev_is_not(served: Served) -> None:
     async with served(works=False, ENVIRONMENT="prod") as api:
         statuses = [(await api.http.get("/v1/executions")).status_code for _ in range(130)]

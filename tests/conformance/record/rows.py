@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from typing import Any
 
 from sqlalchemy import Table, select
@@ -10,7 +11,7 @@ from uuid_utils import uuid7
 from headrace.model.definition import Definition, Node
 from headrace.record.acceptance import Acceptance, Accepted, Idempotency, Submission
 from headrace.record.database import Database
-from headrace.record.openings import Openings, Wanted
+from headrace.record.openings import NodeHistory, Openings, Wanted
 
 
 def definition(name: str = "w", content: int = 0) -> Definition:
@@ -34,8 +35,15 @@ async def opened(database: Database, execution_id: str, epoch: str) -> Wanted:
     """As the hot store's opener does it: the epoch is ours now."""
     openings = Openings(database)
     (wanted,) = await openings.wanted([execution_id])
-    assert await openings.take([(wanted, epoch)]) == {execution_id}
+    assert execution_id in await openings.take([(wanted, epoch)])
     return wanted
+
+
+async def history(database: Database, execution_id: str, run: int) -> dict[str, NodeHistory]:
+    """What an execution would be opened with."""
+    async with aclosing(Openings(database).histories({execution_id: run})) as histories:
+        ((_, nodes),) = [each async for each in histories]
+        return nodes
 
 
 async def rows(database: Database, table: Table, **equal: Any) -> list[dict[str, Any]]:

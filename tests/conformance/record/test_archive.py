@@ -111,6 +111,21 @@ async def test_what_an_earlier_run_still_says_is_kept_and_ends_nothing(database:
     assert letters == {"a": "RETRIED", "c": "RETRIED"}  # the next run tries both again
 
 
+async def test_a_run_that_is_opened_again_keeps_its_start_and_the_next_one_has_its_own(database: Database) -> None:
+    execution_id, events = await chain(database)
+    await events.add(status="R", at_ms=10)
+    await opened(database, execution_id, "e2")
+    again = Chain(database, execution_id, "e2")
+    entries = [again.next(status="R", at_ms=20), again.next(status="F", at_ms=30)]
+    await Archive(database).apply(0, 1, entries)
+    assert (await row(database, executions))["started_ms"] == 10
+    await Acceptance(database).retry(execution_id, "ann")
+    assert (await row(database, executions))["started_ms"] is None
+    await opened(database, execution_id, "e3")
+    await Chain(database, execution_id, "e3", run=2).add(status="R", at_ms=40)
+    assert (await row(database, executions))["started_ms"] == 40
+
+
 async def test_one_dead_letter_per_run_and_node(database: Database) -> None:
     execution_id, events = await chain(database)
     for attempt in (1, 2):

@@ -69,7 +69,7 @@ class Known:
             return
         self.status = STATUSES[event.status]
         if event.status == "R":
-            self.started_ms = event.at_ms
+            self.started_ms = self.started_ms or event.at_ms
         else:
             self.finished_ms = event.at_ms
         if event.error:
@@ -154,7 +154,7 @@ class Deliveries(RuleBasedStateMachine):
         assert now.done == (known.status in ("FAILED", "CANCELLED"))
         if now.done:
             known.run, known.status = known.run + 1, "RUNNING"
-            known.error = known.error_node = known.finished_ms = None
+            known.error = known.error_node = known.started_ms = known.finished_ms = None
             known.letters = {key: (attempt, "RETRIED") for key, (attempt, _) in known.letters.items()}
 
     @rule(whose=st.integers(0, EXECUTIONS - 1))

@@ -25,7 +25,7 @@ from headrace.record.queries import Queries
 from headrace.record.readings import Readings
 from headrace.record.retention import Retention
 from tests.conformance.record.chains import Chain
-from tests.conformance.record.rows import opened, started, submission
+from tests.conformance.record.rows import history, opened, started, submission
 from tests.databases import Postgres
 
 SHORT_SECONDS = {"sqlite": 0.1, "postgresql": 1.0}
@@ -77,8 +77,8 @@ def reads(database: Database) -> list[Call]:
         queries.counts,
         lambda: Readings(database).execution("a"),
         lambda: Archive(database).cursor(0),
-        lambda: Openings(database).running(0),
-        lambda: Openings(database).histories({"a": 1}),
+        lambda: Openings(database).running(0, 1),
+        lambda: history(database, "a", 1),
         lambda: Keys(database).find("a"),
         lambda: migrations.current(database),
     ]

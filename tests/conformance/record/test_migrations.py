@@ -54,6 +54,21 @@ async def test_many_may_upgrade_at_once(empty_url: str) -> None:
         await each.aclose()
 
 
+@pytest.mark.parametrize("kind", ["postgresql"], indirect=True)
+async def test_a_migration_may_take_longer_than_any_other_answer(empty_url: str) -> None:
+    """Here it waits for another one that takes its time."""
+    impatient, other = Database(empty_url, answer_seconds=0.3), Database(empty_url)
+    async with other.write() as connection:
+        await connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": migrations.LOCK})
+        upgrading = asyncio.create_task(migrations.upgrade(impatient))
+        await asyncio.wait((upgrading,), timeout=1)
+        assert not upgrading.done()
+    await upgrading
+    assert await migrations.current(other) == migrations.newest()
+    await impatient.aclose()
+    await other.aclose()
+
+
 async def test_what_stops_half_way_leaves_nothing(empty: Database) -> None:
     async with empty.write() as connection:
         await connection.execute(text("CREATE TABLE set_aside (id integer)"))  # the last table is in the way

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
+from typing import Any
 
 import pytest
 from sqlalchemy import update
@@ -11,9 +13,9 @@ from headrace.model.messages import Change
 from headrace.record.acceptance import Acceptance
 from headrace.record.database import Database
 from headrace.record.openings import NodeHistory, Openings
-from headrace.record.tables import executions
+from headrace.record.tables import attempts, executions
 from tests.conformance.record.chains import Chain, failure
-from tests.conformance.record.rows import definition, opened, put, row, started
+from tests.conformance.record.rows import definition, history, opened, put, row, started
 
 TAKERS = 20
 
@@ -39,7 +41,7 @@ async def test_an_epoch_is_not_taken_from_what_has_changed_meanwhile(database: D
         async with database.write() as connection:
             await connection.execute(update(executions).where(executions.c.id == execution_id).values(change))
         before = await row(database, executions, id=execution_id)
-        assert await openings.take([(wanted, "mine")]) == set()
+        assert await openings.take([(wanted, "mine")]) == {}
         assert await row(database, executions, id=execution_id) == before
 
 
@@ -56,14 +58,13 @@ async def test_what_should_run_is_listed_by_partition_and_in_pages(database: Dat
             await connection.execute(update(executions).where(executions.c.id == execution_id).values(change))
     await Acceptance(database).cancel(ids[0], "ann")
     found, after = [], ""
-    while page := await openings.running(0, after, 2):
+    while page := await openings.running(0, 2, after, 2):
         assert len(page) <= 2
         found += page
         after = page[-1].execution_id
     assert [one.execution_id for one in found] == [ids[0], ids[2], ids[4], ids[6]]
     assert [one.is_cancelled for one in found] == [True, False, False, False]
-    assert found[0].input_text == "{}"
-    assert [one.execution_id for one in await openings.running(1)] == [elsewhere]
+    assert [one.execution_id for one in await openings.running(1, 2)] == [elsewhere]
     assert {one.execution_id for one in await openings.wanted(ids)} == {ids[0], elsewhere, ids[2], ids[4], ids[6]}
 
 
@@ -76,12 +77,21 @@ async def test_many_are_taken_and_read_together(database: Database) -> None:
     await put(database, executions, *(pattern | {"id": each} for each in ids))
     openings = Openings(database)
     wanted = await openings.wanted(ids)
-    assert await openings.take([(one, "e") for one in wanted]) == set(ids)
-    histories = await openings.histories(dict.fromkeys(ids, 1))
-    assert set(histories) == set(ids)
-    assert not any(history.nodes for history in histories.values())
+    assert await openings.take([(one, "e") for one in wanted]) == dict.fromkeys(ids, "{}")
+    chosen = [
+        attempt | {"execution_id": each} for each in ids[::3] for attempt in _attempts(700 if each == ids[3] else 2)
+    ]
+    await put(database, attempts, *chosen)
+    async with aclosing(openings.histories(dict.fromkeys(ids, 1))) as histories:
+        found = [(execution_id, len(nodes)) async for execution_id, nodes in histories]
+    assert len(found) == len(ids)
+    assert dict(found) == dict.fromkeys(ids, 0) | dict.fromkeys(ids[::3], 2) | {ids[3]: 700}
     texts = await openings.definitions([one.definition_id for one in wanted])
     assert texts == {pattern["definition_id"]: wanted_definition.to_json()}
+
+
+def _attempts(count: int) -> list[dict[str, Any]]:
+    return [{"node": f"n{n}", "run": 1, "attempt": 1, "state": "COMPLETED", "output": "1"} for n in range(count)]
 
 
 @pytest.mark.parametrize("code", ["error", "worker_lost"])
@@ -95,7 +105,7 @@ async def test_a_history_counts_failures_and_lost_leases_of_this_run(database: D
     await chain.add(Change("a", "R", 2, "worker 2"))
     await chain.add(Change("a", "T", 2, failed))
     await chain.add(Change("a", "R", 3, "worker 3"), Change("c", "Q", 1), Change("d", "S", 0, "x"), at_ms=70)
-    nodes = (await Openings(database).histories({execution_id: 1}))[execution_id].nodes
+    nodes = await history(database, execution_id, 1)
     lost = 2 if code == "worker_lost" else 0
     assert nodes["a"] == NodeHistory("PENDING", 3, retries=2 - lost, lost=lost, started_ms=70, worker="worker 3")
     assert nodes["b"] == NodeHistory("COMPLETED", 1, finished_ms=50, output='{"x":1}')
@@ -115,7 +125,7 @@ async def test_a_history_has_the_completions_of_all_runs_and_the_failures_of_thi
     await opened(database, execution_id, "e2")
     later = Chain(database, execution_id, "e2", run=2)
     await later.add(Change("other", "F", 1, fatal), Change("third", "C", 1, "3"))
-    nodes = (await Openings(database).histories({execution_id: 2}))[execution_id].nodes
+    nodes = await history(database, execution_id, 2)
     assert {name: (node.state, node.attempt, node.output) for name, node in nodes.items()} == {
         "first": ("COMPLETED", 2, "1"),
         "late": ("COMPLETED", 1, "2"),

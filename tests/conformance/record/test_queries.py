@@ -369,7 +369,7 @@ async def test_every_list_goes_by_an_index(database: Database, monkeypatch: pyte
         "attempts of a node": lambda: readings.attempts_of(big, "n77"),
         "outputs": lambda: readings.outputs(big, ["n77", "n78"]),
         "a definition": lambda: readings.definition("w5", None),
-        "to open": lambda: openings.running(0, middle),
+        "to open": lambda: openings.running(0, 1, middle),
     }
     for name, ask in asked.items():
         with statements(database) as seen:

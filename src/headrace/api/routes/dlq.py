@@ -6,21 +6,28 @@ from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Query, Request
+from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.responses import Response
 
-from headrace.api import schemas
+from headrace.api import openapi, schemas
 from headrace.api.answers import Json
 from headrace.api.bodies import read_letters
-from headrace.api.parts import actor, parts
+from headrace.api.openapi import answers
+from headrace.api.parts import actor, parts, traceparent
 from headrace.api.paths import LetterId, LetterQuery
 from headrace.api.problems import Refused
-from headrace.api.schemas import answers
 from headrace.engine.view import timestamp
 from headrace.errors import Conflict, ExecutionNotFound
 from headrace.record.queries import DeadLetter
 
 RETRIED_TOGETHER = 1000
 
+
+class _Letter(StringConvertor):
+    regex = "(?!retry$)[^/]+"  # POST .../retry is not about a letter of that name
+
+
+register_url_convertor("letter", _Letter())
 router = APIRouter(prefix="/v1/dlq", tags=["dead letters"], default_response_class=Json)
 
 
@@ -41,7 +48,7 @@ async def list_letters(request: Request, query: Annotated[LetterQuery, Query()])
     operation_id="retry_dead_letters",
     status_code=202,
     responses=answers(202, schemas.Retried, "One retry per execution.", 404, body=True),
-    openapi_extra=schemas.RETRY_LETTERS_BODY,
+    openapi_extra=openapi.RETRY_LETTERS_BODY,
 )
 async def retry_letters(request: Request) -> Response:
     """Retry the executions of these letters, of those of a workflow, or of all that are open."""
@@ -54,7 +61,9 @@ async def retry_letters(request: Request) -> Response:
     retried, refused = [], []
     for execution_id in dict.fromkeys(letter.execution_id for letter in letters):
         try:
-            run = await parts(request).service.retry(execution_id, actor=actor(request))
+            run = await parts(request).service.retry(
+                execution_id, actor=actor(request), traceparent=traceparent(request)
+            )
             retried.append({"execution_id": execution_id, "status": "RUNNING", "run": run})
         except (Conflict, ExecutionNotFound) as error:
             refused.append({"execution_id": execution_id, "detail": str(error)})
@@ -62,7 +71,9 @@ async def retry_letters(request: Request) -> Response:
 
 
 @router.get(
-    "/{letter_id}", operation_id="get_dead_letter", responses=answers(200, schemas.Letter, "The dead letter.", 404)
+    "/{letter_id:letter}",
+    operation_id="get_dead_letter",
+    responses=answers(200, schemas.Letter, "The dead letter.", 404),
 )
 async def get_letter(request: Request, letter_id: LetterId) -> Response:
     """One dead letter, with the task as it was."""
@@ -82,12 +93,14 @@ async def retry_letter(request: Request, letter_id: LetterId) -> Response:
     letter = await _letter(request, letter_id)
     if letter.status != "OPEN":
         raise Conflict(f"this dead letter is {letter.status}, not OPEN")
-    run = await parts(request).service.retry(letter.execution_id, actor=actor(request))
+    run = await parts(request).service.retry(
+        letter.execution_id, actor=actor(request), traceparent=traceparent(request)
+    )
     return Json({"execution_id": letter.execution_id, "status": "RUNNING", "run": run}, 202)
 
 
 @router.delete(
-    "/{letter_id}",
+    "/{letter_id:letter}",
     operation_id="drop_dead_letter",
     status_code=204,
     responses=answers(204, None, "It is dropped.", 404, 409),

@@ -10,13 +10,13 @@ from typing import Annotated, cast
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from headrace.api import paths, schemas
+from headrace.api import openapi, paths, schemas
 from headrace.api.answers import Changes, EventStream, Json
 from headrace.api.bodies import read_start
 from headrace.api.listing import follow_list, shown_item
-from headrace.api.parts import actor, parts
+from headrace.api.openapi import answers, events
+from headrace.api.parts import actor, parts, traceparent
 from headrace.api.paths import ExecutionId, ExecutionQuery, NodeId, Plain
-from headrace.api.schemas import answers, events
 from headrace.record.queries import Filter
 
 router = APIRouter(prefix="/v1", tags=["executions"], default_response_class=Json)
@@ -29,26 +29,28 @@ _IDEMPOTENCY_KEY = {
     "description": "The same key gives the same execution, for 24 hours; with another body it is refused.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"},
 }
-_ID = schemas.path_parameter("execution_id", "The id of an execution.")
+_ID = openapi.path_parameter("execution_id", "The id of an execution.")
 
 
 @plain.post(
     "/executions",
     operation_id="start_execution",
     status_code=202,
-    responses=answers(202, schemas.Submitted, "It runs.", 404, body=True),
-    openapi_extra={**schemas.START_BODY, "parameters": [_IDEMPOTENCY_KEY]},
+    responses=answers(202, schemas.Submitted, "It runs.", 404, body=True, headers=openapi.LOCATION | openapi.REPLAYED),
+    openapi_extra={**openapi.START_BODY, "parameters": [_IDEMPOTENCY_KEY]},
 )
 async def start(request: Request) -> Response:
     """Start an execution of a known workflow, or of the definition that comes along."""
     wanted, idempotency = await read_start(request)
-    service, who = parts(request).service, actor(request)
+    service, who, span = parts(request).service, actor(request), traceparent(request)
     if wanted.definition is None:
         made = await service.start_named(
-            wanted.workflow, wanted.version, wanted.input_params, actor=who, idempotency=idempotency
+            wanted.workflow, wanted.version, wanted.input_params, actor=who, idempotency=idempotency, traceparent=span
         )
     else:
-        made = await service.start(wanted.definition, wanted.input_params, actor=who, idempotency=idempotency)
+        made = await service.start(
+            wanted.definition, wanted.input_params, actor=who, idempotency=idempotency, traceparent=span
+        )
     return Json(
         {
             "workflow_definition_id": made.workflow_definition_id,
@@ -74,7 +76,7 @@ async def list_executions(request: Request, query: Annotated[ExecutionQuery, Que
     "/executions/events",
     operation_id="follow_executions",
     response_class=Response,
-    responses=events("The page of the list, then what changes in it.", 422),
+    responses=events("The page of the list, then what changes in it.", ["ListChange"], 422),
 )
 async def follow_executions(request: Request, query: Annotated[ExecutionQuery, Query()]) -> Response:
     """The live feed of the list: a snapshot of the page, then what is new, changed or gone, until the client leaves."""
@@ -108,7 +110,7 @@ async def get_node(request: Request, execution_id: ExecutionId, node: NodeId) ->
     "/executions/{execution_id}/events",
     operation_id="follow_execution",
     response_class=Response,
-    responses=events("A snapshot, each change as it happens, and the end.", 404),
+    responses=events("A snapshot, each change as it happens, and the end.", ["Execution", "Change"], 404),
     openapi_extra={
         "parameters": [
             {
@@ -158,7 +160,7 @@ async def cancel(request: Request, execution_id: ExecutionId) -> Response:
 )
 async def retry(request: Request, execution_id: ExecutionId) -> Response:
     """The next run of a FAILED or CANCELLED execution: what is COMPLETED keeps its output."""
-    run = await parts(request).service.retry(execution_id, actor=actor(request))
+    run = await parts(request).service.retry(execution_id, actor=actor(request), traceparent=traceparent(request))
     return Json({"execution_id": execution_id, "status": "RUNNING", "run": run}, 202)
 
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.responses import Response
 
-from headrace.api import schemas
+from headrace.api import openapi, schemas
 from headrace.api.answers import Json
 from headrace.api.parts import parts
 from headrace.api.problems import RETRY_AFTER_SECONDS, Refused
@@ -30,7 +30,7 @@ async def healthz() -> Response:
     return Json({"status": "ok"})
 
 
-@router.get("/readyz", operation_id="readyz", responses={200: {"model": schemas.Ready}, 503: schemas.problem(503)})
+@router.get("/readyz", operation_id="readyz", responses={200: {"model": schemas.Ready}, 503: openapi.problem(503)})
 async def readyz(request: Request) -> Response:
     """The stores can be reached. What exactly is wrong with one that cannot, the log says."""
     try:
@@ -50,11 +50,7 @@ async def readyz(request: Request) -> Response:
     "/metrics",
     operation_id="metrics",
     response_class=Response,
-    responses={
-        200: {"description": "Metrics.", "content": _TEXT},
-        401: schemas.problem(401),
-        403: schemas.problem(403),
-    },
+    responses=openapi.answers(200, None, "Metrics.", content=_TEXT),
 )
 async def metrics(request: Request) -> Response:
     """Numbers for Prometheus."""

@@ -9,12 +9,11 @@ from starlette.responses import Response
 
 from headrace.api import schemas
 from headrace.api.answers import Json
+from headrace.api.openapi import answers
 from headrace.api.parts import parts
 from headrace.api.paths import AuditQuery
-from headrace.api.schemas import answers
-from headrace.api.stuck import find_stuck
 from headrace.engine.view import timestamp
-from headrace.errors import StoreUnavailable
+from headrace.engine.why import told
 from headrace.record.queries import AuditLine
 
 router = APIRouter(prefix="/v1", tags=["operations"], default_response_class=Json)
@@ -41,14 +40,30 @@ async def list_handlers(request: Request) -> Response:
 
 @router.get("/audit", operation_id="audit", responses=answers(200, schemas.Audit, "What is stuck, and a page.", 422))
 async def audit(request: Request, query: Annotated[AuditQuery, Query()]) -> Response:
-    """The executions that cannot make progress, and who did what when."""
+    """The executions that cannot make progress, why, and what to do; and who did what when."""
     here = parts(request)
     page = await here.queries.audit(execution_id=query.execution_id, cursor=query.cursor, limit=query.limit)
-    try:
-        stuck = await find_stuck(here.service, here.queries)
-    except StoreUnavailable:  # then nothing goes on, which /readyz says
-        stuck = []
-    return Json({"stuck": stuck, "items": [_shown(each) for each in page.items], "next_cursor": page.next_cursor})
+    found = await here.service.audit()
+    stuck = [
+        {
+            "execution_id": each.execution_id,
+            "workflow": each.workflow,
+            "idle_seconds": each.idle_seconds,
+            "nodes": told(each.reasons),
+        }
+        for each in found.stuck
+    ]
+    problems = [{name: each[name] for name in ("cause", "why", "do")} for each in told(found.problems)]
+    return Json(
+        {
+            "problems": problems,
+            "stuck": stuck,
+            "stuck_count": found.stuck_count,
+            "live_count": found.live_count,
+            "items": [_shown(each) for each in page.items],
+            "next_cursor": page.next_cursor,
+        }
+    )
 
 
 def _shown(line: AuditLine) -> dict[str, Any]:

@@ -8,10 +8,11 @@ import msgspec
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from headrace.api import schemas
+from headrace.api import openapi, schemas
 from headrace.api.answers import Json
 from headrace.api.bodies import read_definition, read_fields
-from headrace.api.parts import actor, parts
+from headrace.api.openapi import answers
+from headrace.api.parts import actor, parts, traceparent
 from headrace.api.paths import (
     MAX_VERSION,
     ExecutionId,
@@ -20,7 +21,6 @@ from headrace.api.paths import (
     VersionQuery,
     WorkflowName,
 )
-from headrace.api.schemas import answers
 from headrace.engine.view import timestamp
 from headrace.errors import InvalidInput, Problem, WorkflowNotFound
 from headrace.record.queries import Version
@@ -32,13 +32,15 @@ router = APIRouter(prefix="/v1", tags=["workflows"], default_response_class=Json
     "/workflow",
     operation_id="submit_workflow",
     status_code=201,
-    responses=answers(201, schemas.Submitted, "Stored; nothing runs before the trigger.", body=True),
-    openapi_extra=schemas.definition_body(),
+    responses=answers(
+        201, schemas.Submitted, "Stored; nothing runs before the trigger.", body=True, headers=openapi.LOCATION
+    ),
+    openapi_extra=openapi.definition_body(),
 )
 async def submit(request: Request) -> Response:
     """Store a definition and make an execution of it that waits for its trigger."""
     definition = await read_definition(request)
-    made = await parts(request).service.submit(definition, actor=actor(request))
+    made = await parts(request).service.submit(definition, actor=actor(request), traceparent=traceparent(request))
     return Json(
         {
             "workflow_definition_id": made.workflow_definition_id,
@@ -58,7 +60,7 @@ async def submit(request: Request) -> Response:
     operation_id="trigger_execution",
     status_code=202,
     responses=answers(202, schemas.Triggered, "It runs.", 404, 409, body=True),
-    openapi_extra=schemas.TRIGGER_BODY,
+    openapi_extra=openapi.TRIGGER_BODY,
 )
 async def trigger(request: Request, execution_id: ExecutionId) -> Response:
     """Start what was submitted. Of a FAILED execution it starts the next run, which takes no new input."""
@@ -66,7 +68,9 @@ async def trigger(request: Request, execution_id: ExecutionId) -> Response:
     input_params = fields.get("input_params")
     if input_params is not None and not isinstance(input_params, dict):
         raise InvalidInput([Problem("wrong_type", "input_params must be a mapping", ("input_params",))])
-    run = await parts(request).service.trigger(execution_id, input_params, actor=actor(request))
+    run = await parts(request).service.trigger(
+        execution_id, input_params, actor=actor(request), traceparent=traceparent(request)
+    )
     return Json({"execution_id": execution_id, "status": "RUNNING", "run": run}, 202)
 
 
@@ -74,7 +78,7 @@ async def trigger(request: Request, execution_id: ExecutionId) -> Response:
     "/validate",
     operation_id="validate_definition",
     responses=answers(200, schemas.Valid, "The definition is fine.", body=True),
-    openapi_extra=schemas.definition_body(),
+    openapi_extra=openapi.definition_body(),
 )
 async def validate(request: Request) -> Response:
     """Check a definition as submitting it would, and store nothing."""

@@ -1,5 +1,5 @@
 -- advance: applies hints. The caller has decided what a failure means (retry, or final); this is where it takes effect.
--- Takes   of each hint: its id, execution, epoch, run, node, attempt, verdict, body, delay in ms, flag, offset, total,
+-- Takes   of each hint: the id of its entry, execution, epoch, run, node, attempt, verdict, body, delay in ms, flag, offset, total,
 --         quiet, number of names, and then of each of these nodes: name, number of parents, handler, and which
 --         argument is its task, or 0. The tasks are further arguments.
 --   verdict 'S' start of a run        names: nodes that may be ready
@@ -9,18 +9,19 @@
 --           'K' go on skipping        names: children of nodes that were skipped
 --           'N' the caller cannot tell what follows: acknowledged only if the execution is another's by now
 --   T and F with on_failure: continue: names: children, which a final failure skips
---   offset, total: the names are a slice of a longer list; quiet: no earlier slice of this hint had an answer
+--   offset, total: the names are a slice of a longer list; quiet: all hints of the entry are in this call, one behind the
+--   other, and none of them was in an earlier one
 -- Guard   mine, the attempt fits; a REPORTED node of a RUNNING or FAILED execution takes the verdict, once, with the
 --         first slice (only that one brings the body); children are counted only from the cursor in the node's record,
 --         which moves with the counts, so a replay goes on where it stopped; nothing is counted or skipped once the
 --         execution is not RUNNING. A child with one parent needs no count: that it is within the cursor is enough.
 -- Effect  besides: a node that is ready, has its task with it and was never tried is dispatched in the same step, exactly
 --         as `dispatch` would right after (push.lua). It is not answered, for nothing is left to do with it.
--- Answers one flat list, of each hint: acknowledged, number of nodes, and so many pairs of a position in the slice and
+-- Answers one flat list, of each hint: nothing is left to do with it, number of nodes, and so many pairs of a position in the slice and
 --         that node's attempt so far. The nodes are those that are ready AND still PENDING (S, C); or those that are
 --         skipped on behalf of this failed node (T, F, K), which a skipped node's record remembers as its worker, so
 --         that of many failures above a node one alone goes on below it. On every replay the answer is the same, or
---         what is left of it. A hint is acknowledged here only when nothing is left to do with it.
+--         what is left of it. An entry is acknowledged here only when nothing is left to do with all of its hints.
 
 -- The packed records of the nodes with these names, in their order.
 local function read_packed(X, names)
@@ -157,6 +158,7 @@ local function advance(keys, args)
     at = at + 14 + 4 * items[at + 13]
   end
   local replies, acknowledged = {}, {}
+  local entry, all_over
   at = 1
   while at <= #items do
     local first, count, verdict = at + 14, items[at + 13], items[at + 6]
@@ -164,6 +166,10 @@ local function advance(keys, args)
     replies[reply + 1], replies[reply + 2] = 0, 0
     local X = mine(P, items[at + 1], items[at + 2], items[at + 3])
     local found, over = 0, true
+    if items[at] ~= entry then
+      if all_over then acknowledged[#acknowledged + 1] = entry end
+      entry, all_over = items[at], true
+    end
     if X and verdict == 'N' then
       over = false
     elseif X and verdict == 'S' then
@@ -176,9 +182,10 @@ local function advance(keys, args)
     end
     over = over and found == 0 and items[at + 12]
     replies[reply + 1], replies[reply + 2] = over and 1 or 0, found
-    if over then acknowledged[#acknowledged + 1] = items[at] end
+    all_over = all_over and over
     at = first + 4 * count
   end
+  if all_over then acknowledged[#acknowledged + 1] = entry end
   flush(P)
   acknowledge(P, acknowledged)
   return to_msgpack(replies)

@@ -19,7 +19,7 @@ local NODE_RECORD = '<c1IIIIddds'
 local STATE, ATTEMPT, RETRIES, LOST, CURSOR, QUEUED_AT, STARTED_AT, FINISHED_AT, WORKER, ERROR = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 
 -- What the server offers, as locals: a global is looked up by name each time. It is there only once a function runs.
-local call, from_msgpack, to_msgpack, struct_pack, struct_unpack, match, sub, format, floor, min
+local call, from_msgpack, to_msgpack, unpack_limit, struct_pack, struct_unpack, match, sub, format, floor, min
 
 -- Numbers as text, the small ones from a table: Lua's own way is slow.
 local TEXT = {}
@@ -28,24 +28,43 @@ local function text(number)
   return TEXT[number] or format('%.0f', number)
 end
 
-local TOKEN = '^([^|]*)|([^|]*)|(%d+)|([^|]*)|(%d+)$'
+-- What a task's message begins with: execution, epoch, run, node, attempt, as the first elements of a MessagePack list.
+local function read_token(message)
+  local _, id, epoch, run, name, attempt = unpack_limit(message, 5, 1)
+  return id, epoch, run, name, attempt
+end
 
 local function learn()
-  call, from_msgpack, to_msgpack, struct_pack, struct_unpack =
-    redis.call, cmsgpack.unpack, cmsgpack.pack, struct.pack, struct.unpack
+  call, from_msgpack, to_msgpack, unpack_limit = redis.call, cmsgpack.unpack, cmsgpack.pack, cmsgpack.unpack_limit
+  struct_pack, struct_unpack = struct.pack, struct.unpack
   match, sub, format, floor, min = string.match, string.sub, string.format, math.floor, math.min
   for i = 0, 999 do TEXT[i] = format('%d', i) end
 end
 
 local function open_partition(keys)
   if not call then learn() end
-  local P = {executions = {}, order = {}, queued = {}, stopped = {}, set = {}}
+  local P = {executions = {}, order = {}, tasks = {}, hints = {}, stopped = {}, set = {}}
   for i, name in ipairs(DECLARED) do P[name] = keys[i] end
   P.prefix = sub(keys[1], 1, -5)                                           -- "...meta" without "meta"
   local t = call('TIME')
   P.now = t[1] * 1000 + floor(t[2] / 1000)
   P.now_text = text(P.now)
   return P
+end
+
+-- Whether this server, since it started, has been found not to be older than the record (settle.lua). What is known in
+-- this life of the server is kept here, which ends with it.
+local this_server
+local settled = {}
+
+local function server_id()
+  this_server = this_server or match(call('INFO', 'server'), 'run_id:(%x+)')
+  return this_server
+end
+
+local function is_settled(P)
+  if not settled[P.prefix] and call('HGET', P.meta, 'settled') == server_id() then settled[P.prefix] = true end
+  return settled[P.prefix]
 end
 
 local function execution_key(P, id)
@@ -228,11 +247,46 @@ local function flush_execution(P, X)
   end
 end
 
+local function ring(P, handler)
+  call('XADD', P.prefix .. 'bell:' .. handler, 'MAXLEN', 1, '*', 't', P.now_text)
+end
+
+-- Of each handler all tasks of a call go to the end of its list at once. Idle workers sleep on the bell, which rings when
+-- the list was empty.
+local function flush_tasks(P)
+  for handler, messages in pairs(P.tasks) do
+    local list, count, length = P.prefix .. 'tasks:' .. handler, #messages, 0
+    for from = 1, count, 4000 do length = call('RPUSH', list, unpack(messages, from, min(from + 3999, count))) end
+    if length == count then
+      call('SADD', P.queues, handler)
+      ring(P, handler)
+    end
+  end
+end
+
+-- The hints of a call, several in one entry, which is the unit that an orchestrator takes and acknowledges.
+local HINTS_TOGETHER, HINT_BYTES = 64, 65536
+
+local function flush_hints(P)
+  local hints, first, size = P.hints, 1, 0
+  local count = #hints
+  for i = 2, count, 2 do
+    size = size + #hints[i]
+    if i == count or i - first + 1 >= 2 * HINTS_TOGETHER or size >= HINT_BYTES then
+      call('XADD', P.results, '*', unpack(hints, first, i))
+      first, size = i + 1, 0
+    end
+  end
+end
+
 -- Writes what this call has changed: the events, which give each execution its last event and with it a new record; the
--- executions; the timers. Whoever changes an execution's record without an event writes it himself (count_under_way).
+-- executions; the tasks, the hints, the timers. Whoever changes an execution's record without an event writes it himself
+-- (count_under_way).
 local function flush(P)
   flush_events(P)
   for i = 1, #P.order do flush_execution(P, P.order[i]) end
+  flush_tasks(P)
+  flush_hints(P)
   for from = 1, #P.stopped, 4000 do
     call('ZREM', P.timers, unpack(P.stopped, from, min(from + 3999, #P.stopped)))
   end
@@ -247,13 +301,10 @@ local function count_under_way(P, X)
   write_field(P, X, '@m', pack_execution(X))
 end
 
--- `message` is what `claim` hands to a worker: a packed Task.
-local function queue_task(P, X, name, attempt, handler, message)
-  if not P.queued[handler] then
-    P.queued[handler] = true
-    call('SADD', P.queues, handler)
-  end
-  call('XADD', P.prefix .. 'tasks:' .. handler, '*', '@', token(X, name, attempt), 'm', message)
+-- `message` is what `claim` hands to a worker: a packed Task, which begins with its token.
+local function queue_task(P, handler, message)
+  local tasks = P.tasks[handler]
+  if tasks then tasks[#tasks + 1] = message else P.tasks[handler] = {message} end
 end
 
 -- A node that is PENDING or RETRYING goes to the workers under its next attempt.
@@ -261,13 +312,16 @@ local function queue_node(P, X, name, nd, handler, message)
   move(nd, NODE.QUEUED)
   nd[ATTEMPT], nd[QUEUED_AT], nd[STARTED_AT], nd[FINISHED_AT], nd[WORKER], nd[ERROR] = nd[ATTEMPT] + 1, P.now, 0, 0, '', ''
   write_node(P, X, name)
-  queue_task(P, X, name, nd[ATTEMPT], handler, message)
+  queue_task(P, handler, message)
   record(P, X, name, nd)
 end
 
 -- A hint to the orchestrators: the outcome of the attempt with this token, or with an empty node the start of a run.
 local function queue_hint(P, X, whose, retries, lost, outcome)
-  call('XADD', P.results, '*', '@', whose .. '|' .. X.definition .. '|' .. text(retries) .. '|' .. text(lost), 'o', outcome)
+  local hints = P.hints
+  local count = #hints
+  hints[count + 1] = whose .. '|' .. X.definition .. '|' .. text(retries) .. '|' .. text(lost)
+  hints[count + 2] = outcome
 end
 
 -- Hints are acknowledged, and the head of the stream that nobody needs any more is cut off: all that was delivered, or

@@ -22,7 +22,7 @@ local function release(keys, args)
       write_node(P, X, name)
       X.busy = X.busy - 1
       record(P, X, name, nd)
-      if X.status == EXECUTION.RUNNING then queue_task(P, X, name, attempt + 1, items[i + 5], args[(i + 11) / 6]) end
+      if X.status == EXECUTION.RUNNING then queue_task(P, items[i + 5], args[(i + 11) / 6]) end
     end
   end
   flush(P)

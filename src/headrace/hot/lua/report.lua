@@ -1,7 +1,7 @@
 -- report: the outcome of attempts. The lease ends in the same step, so a slow orchestrator never causes a second run.
 -- Takes   of each attempt: execution, epoch, run, node, attempt, outcome
 -- Guard   mine, the node RUNNING, the attempt fits, the execution RUNNING or FAILED; else the report is stale.
--- Effect  REPORTED, the lease is gone, a hint to results.
+-- Effect  REPORTED, the lease is gone, a hint to results. Stale ones are counted, for /metrics.
 -- Answers the positions (from 1) of stale reports.
 local function report(keys, args)
   local P = open_partition(keys)
@@ -24,5 +24,6 @@ local function report(keys, args)
     end
   end
   flush(P)
+  if #stale > 0 then call('HINCRBY', P.prefix .. 'metrics', 'late_results', #stale) end
   return stale
 end

@@ -125,7 +125,7 @@ def call_external_service(outbound: Outbound) -> Callable[[HttpConfig, Context],
         answer = await outbound.send(
             config.method,
             config.url,
-            headers=_headers(config, ctx.idempotency_key),
+            headers=_headers(config, ctx),
             query=config.query,
             content=_content(config),
             timeout_seconds=config.timeout_seconds,
@@ -139,13 +139,15 @@ def call_external_service(outbound: Outbound) -> Callable[[HttpConfig, Context],
     return call
 
 
-def _headers(config: HttpConfig, idempotency_key: str) -> dict[str, str]:
+def _headers(config: HttpConfig, ctx: Context) -> dict[str, str]:
     headers = {name: _text(value) for name, value in config.headers.items()}
     if config.auth is not None:
         name, value = config.auth.as_header
         headers[name] = value
     if not config.has_header("idempotency-key"):
-        headers["Idempotency-Key"] = idempotency_key
+        headers["Idempotency-Key"] = ctx.idempotency_key
+    if ctx.traceparent is not None and not config.has_header("traceparent"):
+        headers["traceparent"] = ctx.traceparent
     if not config.has_header("content-type") and (config.has_json or config.body is not None):
         headers["Content-Type"] = "application/json" if config.has_json else "text/plain; charset=utf-8"
     return headers

@@ -65,6 +65,8 @@ class LlmService:
             "Accept": "text/event-stream" if config.stream else "application/json",
             "Idempotency-Key": ctx.idempotency_key,
         }
+        if ctx.traceparent is not None:
+            headers["traceparent"] = ctx.traceparent
         if endpoint.api_key:
             headers["Authorization"] = f"Bearer {endpoint.api_key}"
         client = self._trusted if endpoint.is_trusted else self._guarded

@@ -1,0 +1,15 @@
+-- settle: says that nothing in this partition is older than the record any more, so that work may be claimed.
+-- A server that was started again, or a replica that took over, may have gone back in time: a task that it holds may be
+-- of a node that has long ended. Until somebody who knows the record has looked, `claim` gives nothing. The mark is the
+-- server's own id, which is new with each start.
+-- Takes   {whether to settle it, or only to ask}
+-- Effect  the mark; and all bells ring, for workers sleep.
+-- Answers 1 if the partition is settled, else 0.
+local function settle(keys, args)
+  local P = open_partition(keys)
+  if from_msgpack(args[1])[1] and not is_settled(P) then
+    call('HSET', P.meta, 'settled', server_id())
+    for _, handler in ipairs(call('SMEMBERS', P.queues)) do ring(P, handler) end
+  end
+  return is_settled(P) and 1 or 0
+end

@@ -1,0 +1,52 @@
+"""Roles refuse to start on a record that they would harm or cannot find, and say what to do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headrace.record import layout
+from headrace.record.database import Database
+
+
+def start(role: str, valkey_url: str, database_url: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    stores = {"REDIS_URL": valkey_url, "DATABASE_URL": database_url, "API_PORT": "0"}
+    command = [sys.executable, "-m", "headrace", role]
+    return subprocess.run(
+        command,
+        check=False,
+        env={**os.environ, **stores, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("role", ["api", "orchestrator"])
+async def test_another_number_of_partitions(role: str, valkey_url: str, database: Database, database_url: str) -> None:
+    await layout.agree(database, 3)
+    ended = start(role, valkey_url, database_url, REDIS_PARTITIONS="2")
+    assert ended.returncode == 2
+    assert "REDIS_PARTITIONS is 2, and the record was made with 3: set REDIS_PARTITIONS=3" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("postgresql//u:hidden@h/db", "cannot be read"),
+        ("postgresql://u:hidden@h:port/db", "cannot be read"),
+        ("mysql://u:hidden@h/db", "names mysql, which is not supported"),
+        ("postgresql+psycopg2://u:hidden@h/db", "names postgresql+psycopg2, which is not supported"),
+    ],
+)
+def test_an_address_that_cannot_be_used(url: str, says: str, valkey_url: str, tmp_path: Path) -> None:
+    ended = start("orchestrator", valkey_url, url, HEADRACE_HOME=str(tmp_path))
+    assert ended.returncode == 2
+    assert f"DATABASE_URL {says}: write postgresql://" in ended.stderr
+    assert "hidden" not in ended.stdout + ended.stderr
+    assert "Traceback" not in ended.stderr
