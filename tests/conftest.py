@@ -36,7 +36,7 @@ async def store(valkey_url: str, partitions: int) -> AsyncIterator[HotStore]:
     await made._link.call("FLUSHALL")
     await made.prepare()
     for partition in range(partitions):
-        await made.settle(partition)
+        await made.settle(partition, await made.unsettled(partition))
     yield made
     await made.aclose()
 

@@ -106,7 +106,7 @@ class Steps:
         await self.store.renew(0, "w1", ABOUT % running, LEASE_MS, [task.token for task in self.claimed])
 
     async def claim(self) -> None:
-        await self.store.settle(0)
+        await self.store.settle(0, await self.store.unsettled(0))
         self.claimed += (await self.store.claim(0, "w1", 2, LEASE_MS, ["note"]))[0]
 
     async def report(self, outcome: str = GOOD) -> None:
@@ -144,6 +144,8 @@ def chain(*more: dict[str, Any], **fields: Any) -> Definition:
 
 
 async def test_every_cause_by_name(store: HotStore, database: Database) -> None:
+    await store._link.call("HDEL", "hr:{0}:meta", "settled")
+    await store._link.call("FUNCTION", "FLUSH")  # which remember that it was settled
     steps = Steps(store, database, patient(RETRY_INITIAL_DELAY=600, RETRY_MAX_DELAY=600))
     execution_id = await steps.accept(chain(timeout_seconds=600))
 
@@ -152,7 +154,7 @@ async def test_every_cause_by_name(store: HotStore, database: Database) -> None:
     assert (await steps.causes(execution_id))[None] == Cause.NOT_OPENED
     await steps.open()
     assert await steps.causes(execution_id) == {None: Cause.DEADLINE, "a": Cause.SETTLING, "b": Cause.PARENTS}
-    await store.settle(0)
+    await store.settle(0, await store.unsettled(0))
     assert await steps.causes(execution_id) == {None: Cause.DEADLINE, "a": Cause.NO_WORKER, "b": Cause.PARENTS}
     await store.renew(0, "w0", '{"handlers":["other"],"slots":1,"running":0}', LEASE_MS, [])
     assert (await steps.causes(execution_id))["a"] == Cause.NO_HANDLER
@@ -300,7 +302,7 @@ async def test_the_audit_looks_at_all_and_names_what_is_stuck(
     ids = [await steps.accept(chain()) for _ in range(10)]
     await steps.timers()
     await steps.open()
-    await store.settle(0)
+    await store.settle(0, await store.unsettled(0))
     found = await steps.audit()
     assert (found.live_count, found.stuck_count) == (10, 10)
     assert {each.execution_id for each in found.stuck} == set(ids)

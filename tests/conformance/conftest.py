@@ -28,6 +28,6 @@ async def store(valkey_url: str) -> AsyncIterator[HotStore]:
     made = HotStore(valkey_url, block_ms=1)
     await made._link.call("FLUSHALL")
     await made.prepare()
-    await made.settle(0)
+    await made.settle(0, await made.unsettled(0))
     yield made
     await made.aclose()

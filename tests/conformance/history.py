@@ -247,7 +247,7 @@ class History:
         await self._raw("FLUSHDB")
         for partition in range(self.store.partitions):
             await self.store._make_group(partition)
-            await self.store.settle(partition)
+            await self.store.settle(partition, await self.store.unsettled(partition))
         hashes = sorted({shape.content_hash for shape in self.shapes.values()})
         for partition in self.partitions:
             model = self.models[partition] = Partition()

@@ -550,19 +550,19 @@ async def test_nothing_is_claimed_before_the_partition_is_settled(tmp_path: Path
         await store.prepare()
         await opened(store, "x")
         await queued(store, "x", "a")
-        assert not await store.is_settled(0)
+        assert await store.unsettled(0)
         assert await store.claim(0, "w", 1, LEASE_MS, ["h"]) == ([], 0)
         heard: dict[str, str] = {}
         await store.wait_for_tasks(0, ["h"], heard)
         rung = heard["h"]
-        await store.settle(0)
+        await store.settle(0, await store.unsettled(0))
         await store.wait_for_tasks(0, ["h"], heard)
         assert heard["h"] != rung, "the bell rings for workers that found nothing"
-        assert await store.is_settled(0)
+        assert not await store.unsettled(0)
         assert len(await claimed(store)) == 1
         await asyncio.to_thread(own.stop)
         await asyncio.to_thread(own.start)
-        assert not await store.is_settled(0)
+        assert await store.unsettled(0)
         await store.aclose()
 
 
@@ -591,7 +591,7 @@ async def three(valkey_url: str) -> AsyncIterator[HotStore]:
     await raw(store, "FLUSHALL")
     await store.prepare()
     for partition in range(3):
-        await store.settle(partition)
+        await store.settle(partition, await store.unsettled(partition))
     yield store
     await store.aclose()
 

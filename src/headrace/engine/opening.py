@@ -68,6 +68,7 @@ def fresh(run: Run, token: str) -> OpenSlice:
 def continued(run: Run, token: str, graph: Graph, kept: Mapping[str, Kept]) -> list[OpenSlice]:
     """What is known of nodes, the outputs of completed ones, and how many parents of each node are complete; the last
     slice opens."""
+    kept = {**kept, **_skipped(graph, kept)}
     slices: list[OpenSlice] = []
     rows: list[tuple[str | int, ...]] = []
     counts: list[tuple[str, int]] = []
@@ -101,6 +102,16 @@ def continued(run: Run, token: str, graph: Graph, kept: Mapping[str, Kept]) -> l
     opening = _opening(run, len(ended), ended.count(NodeState.FAILED), is_fresh=not kept)
     slices.append(OpenSlice(run.execution_id, token, rows, counts, outputs, opening))
     return slices
+
+
+def _skipped(graph: Graph, kept: Mapping[str, Kept]) -> dict[str, Kept]:
+    """What is below a node whose failure stands: it is skipped level by level, some of which may not be archived yet,
+    and nobody comes back to do the rest."""
+    failed = [name for name, node in kept.items() if node.record.state == NodeState.FAILED]
+    names = list(graph.index)
+    below = (names[i] for i in graph.descendants(*(graph.index[name] for name in failed)))
+    skipped = Kept(Record(NodeState.SKIPPED.value, worker=failed[0] if failed else ""), None)
+    return {name: skipped for name in below if name not in kept or kept[name].record.state not in ENDED}
 
 
 def _opening(run: Run, ended: int, failed: int, *, is_fresh: bool) -> Opening:

@@ -20,7 +20,7 @@ import structlog
 
 from headrace.engine.archiver import Archiver
 from headrace.engine.opener import Opener, Opening
-from headrace.engine.settling import settle
+from headrace.engine.settling import Settler
 from headrace.errors import RecordUnavailable, StoreUnavailable
 from headrace.hot.store import HotStore
 from headrace.model.messages import Execution, event_order
@@ -45,6 +45,7 @@ class Reconciler:
         self._openings = openings
         self._opener = opener
         self._archiver = archiver
+        self._settler = Settler(store, openings, archiver, settings)
         self._settings = settings
         self._reserved: list[Reserved] = [{} for _ in range(store.partitions)]
 
@@ -53,11 +54,8 @@ class Reconciler:
         turn = secrets.token_hex(8)
         while not stop.is_set():
             try:
-                unsettled = not await self._store.is_settled(partition)
-                if unsettled:
-                    ttl = self._settings.hot_ttl_seconds
-                    await settle(self._store, self._openings, self._archiver, partition, ttl)
-                if await self._store.hold(partition, "reconcile", turn, round(interval * 1000)) or unsettled:
+                settled = await self._settler.settle(partition)
+                if await self._store.hold(partition, "reconcile", turn, round(interval * 1000)) or settled:
                     await self.reconcile(partition)
                     turn = secrets.token_hex(8)  # the next turn is anybody's
             except (StoreUnavailable, RecordUnavailable) as error:

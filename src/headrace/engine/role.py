@@ -37,6 +37,6 @@ async def _settle(store: HotStore, stop: asyncio.Event) -> None:
     while not stop.is_set():
         with suppress(StoreUnavailable):
             for partition in range(store.partitions):
-                await store.settle(partition)
+                await store.settle(partition, await store.unsettled(partition))
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), SETTLE_SECONDS)

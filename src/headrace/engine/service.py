@@ -353,7 +353,7 @@ class Service:
         if stored.status == "RUNNING":
             with suppress(StoreUnavailable):
                 held = await self._store.execution(execution_id)
-                if held is not None and (held.run, held.epoch) == (stored.run, stored.epoch):
+                if held is not None and _is_open(held, stored):
                     records = await self._store.records(execution_id, names)
                     return Snapshot(stored, plan, _still_running(stored, held), records)
         known = await self._readings.latest_attempts(execution_id, stored.run)
@@ -405,6 +405,11 @@ class Service:
 
 def _input_text(definition: Definition, input_params: Mapping[str, Any] | None) -> str:
     return payload.encode(check_input(definition, input_params), max_bytes=INPUT_BYTES)
+
+
+def _is_open(held: Execution, stored: Stored) -> bool:
+    """Whether the hot store has what SQL means. A reservation has only the name of it: nothing to be read yet."""
+    return held.status != ExecutionState.OPENING and (held.run, held.epoch) == (stored.run, stored.epoch)
 
 
 def _still_running(stored: Stored, held: Execution) -> Execution:

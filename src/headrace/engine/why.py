@@ -108,7 +108,7 @@ class Inquiry:
         }
         depths = await self._store.queues(partition)
         orchestrated_ms = await self._store.orchestrated_ms(partition)
-        is_settled = await self._store.is_settled(partition)
+        is_settled = not await self._store.unsettled(partition)
         return Around(self._settings, now_ms, orchestrated_ms, is_settled, workers, depths)
 
     async def _hot_records(self, execution_id: str, plan: Plan) -> list[Record]:

@@ -110,12 +110,13 @@ class Functions:
         """Takes orchestrators that hold nothing pending off the results."""
         return int(await self._call("leave", partition, codec.encode(consumers)))
 
-    async def settle(self, partition: int) -> None:
-        """From now on work may be claimed; before, whoever calls this has dropped what was older than the record."""
-        await self._call("settle", partition, codec.encode((True,)))
+    async def unsettled(self, partition: int) -> str:
+        """Empty, if work may be claimed; else which server it is that has to be compared with the record first."""
+        return str((await self._call("settle", partition, codec.encode(("",)))).decode())
 
-    async def is_settled(self, partition: int) -> bool:
-        return bool(await self._call("settle", partition, codec.encode((False,))))
+    async def settle(self, partition: int, server: str) -> bool:
+        """From now on work may be claimed, if it is still this server: what was older than the record is gone."""
+        return not (await self._call("settle", partition, codec.encode((server,)))).decode()
 
     async def load_library(self) -> None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
+from headrace.engine.opener import Opener
 from tests.acceptance.api.client import Api, greeting
 from tests.acceptance.api.test_rows import broken
 
@@ -104,3 +106,20 @@ async def test_answers_are_as_it_says(api: Api, ledger: Path) -> None:
         if answer.status_code != 204:
             media_type = answer.headers["content-type"]
             validator(document, told["content"][media_type]["schema"]).validate(answer.json())
+
+
+async def test_what_is_being_opened_is_shown_whole(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the two halves of opening, the hot store has a reservation: SQL knows more than that."""
+
+    async def nothing(*_: object) -> set[str]:
+        reserved.set()
+        return set()
+
+    reserved = asyncio.Event()
+    monkeypatch.setattr(Opener, "_fill", nothing)
+    execution_id = await api.start(greeting())
+    await reserved.wait()
+    document = await api.get("/openapi.json")
+    seen = await api.get(f"/v1/executions/{execution_id}")
+    validator(document, document["components"]["schemas"]["Execution"]).validate(seen)
+    assert (seen["status"], {each["status"] for each in seen["nodes"]}) == ("RUNNING", {"PENDING"})

@@ -82,7 +82,7 @@ def _lock(sql: Sqlite, seconds: float) -> bool:
 async def fill_disk(cluster: Cluster, given: Parameters) -> bool:
     cluster.disk_full.touch()
     await asyncio.sleep(given["seconds"])
-    cluster.disk_full.unlink()
+    cluster.disk_full.unlink(missing_ok=True)
     return True
 
 

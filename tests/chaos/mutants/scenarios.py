@@ -54,6 +54,13 @@ def stopped(seconds: float) -> tuple[Blow, ...]:
 
 
 LEASE_AND_MORE = 2.5
+# SQL hears of nothing, two workers sleep, the store is lost, and they wake up when everything was opened anew.
+LOST_UNARCHIVED: tuple[Blow, ...] = (
+    ("sqlite_locked", {"seconds": 1.4}),
+    ("role_stopped", {"target": "worker-1", "seconds": LEASE_AND_MORE, "after": 0.7}),
+    ("role_stopped", {"target": "worker-2", "seconds": LEASE_AND_MORE, "after": 0.8}),
+    ("flushall", {"after": 1.2}),
+)
 SCENARIOS: dict[str, Scenario] = {
     "calm": Scenario(seconds=8.0),
     "few slots": Scenario(seconds=10.0, slots=1),
@@ -65,9 +72,7 @@ SCENARIOS: dict[str, Scenario] = {
     "crash at archiving": crashes("orchestrator:archive_commit.before", "orchestrator:archive_commit.after", times=6),
     "crash at submitting": crashes("api:submit_commit.after", times=6),
     "store lost": Scenario(((("flushall", {}),),) * 3, pause=4.0),
-    "store lost unarchived": Scenario(
-        ((("sqlite_locked", {"seconds": 1.2}), ("flushall", {"after": 1.0})),) * 4, pause=0.8
-    ),
+    "store lost unarchived": Scenario((LOST_UNARCHIVED,) * 4, pause=1.0),
     "store older": Scenario(((("aof_cut", {"away_seconds": 0.0}),),) * 4, pause=2.0),
     "workers killed": Scenario(tuple((("role_killed", {"target": f"worker-{n}"}),) for n in (1, 2, 3, 1)), pause=1.0),
     "workers stopped": Scenario((stopped(LEASE_AND_MORE),) * 2, pause=1.5),
@@ -90,7 +95,7 @@ def orders(seed: int) -> Iterator[Order]:
         made["on_failure"] = rng.choice(("fail_fast", "continue"))
         if rng.random() < 0.4:
             rng.choice(nodes)["config"]["fatal_runs"] = 1
-        cancel_after = rng.uniform(0.0, 0.4) if rng.random() < 0.15 else None
+        cancel_after = rng.uniform(0.0, 1.5) if rng.random() < 0.25 else None
         retry_by = rng.choice(("retry", "retry", "none"))
         yield Order(number, made, with_key=rng.random() < 0.8, cancel_after=cancel_after, retry_by=retry_by)
 
