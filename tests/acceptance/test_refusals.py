@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.hot.store import HotStore
 from headrace.record import layout
 from headrace.record.database import Database
 
@@ -24,6 +25,14 @@ def start(role: str, valkey_url: str, database_url: str, **environment: str) -> 
         text=True,
         timeout=60,
     )
+
+
+@pytest.fixture(autouse=True)
+async def unused(valkey_url: str) -> None:
+    """A server that was used with another number of partitions would be what is refused."""
+    store = HotStore(valkey_url)
+    await store._link.call("FLUSHALL")
+    await store.aclose()
 
 
 @pytest.mark.parametrize("role", ["api", "orchestrator"])

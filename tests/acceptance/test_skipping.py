@@ -41,7 +41,7 @@ class Overtaken(HotStore):
 
 def _further(verdict: Verdict, name: str) -> Verdict:
     return Verdict(
-        verdict.hint_id, verdict.execution_id, verdict.epoch, verdict.run, verdict.node, verdict.attempt, "K",
+        verdict.entry_id, verdict.execution_id, verdict.epoch, verdict.run, verdict.node, verdict.attempt, "K",
         total=1, quiet=False, names=[(name, 1)],
     )  # fmt: skip
 

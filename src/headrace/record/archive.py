@@ -213,7 +213,9 @@ def _move(x: _Held, entry_id: str, event: Event) -> None:
         x.news["finished_ms"] = event.at_ms
     if event.error:
         x.news["error"] = event.error
-        x.news["error_node"] = next((c.node for c in event.changes if c.state == NodeState.FAILED), None)
+        failed = next((c.node for c in event.changes if c.state == NodeState.FAILED), None)
+        if failed is not None:
+            x.news["error_node"] = failed
 
 
 def _bare(event: Event) -> Event:
