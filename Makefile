@@ -10,7 +10,7 @@ SEED ?= 1
 DATABASE ?= sqlite
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test fuzz lint format bench chaos mutants docs lua lock clean
+.PHONY: help setup ui run test test-ui fuzz lint format bench chaos mutants docs lua lock clean
 
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -23,11 +23,25 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
+UI_SOURCES := $(shell find ui/src ui/public -type f -not -name schema.d.ts 2>/dev/null) $(wildcard ui/*.html ui/*.json ui/*.ts ui/*.py)
+UI := src/headrace/api/static/index.html
+
+ui: $(UI) ## build the web UI into the package; needs Node 20 and npm
+
+$(UI): $(STAMP) $(filter-out ui/openapi.json,$(UI_SOURCES)) $(wildcard src/headrace/api/*.py src/headrace/api/routes/*.py)
+	@command -v npm >/dev/null || { echo "make ui needs Node 20 and npm; all else works without it"; exit 1; }
+	cd ui && npm ci --no-audit --no-fund
+	$(BIN)/python ui/openapi.py > ui/openapi.json
+	cd ui && npm run generate && npm run check && npm run build
+
 run: setup ## run an example workflow to its end on the embedded engine
 	$(BIN)/headrace run $(EXAMPLE) --handlers examples.handlers
 
 test: setup ## the whole suite, against a real embedded Valkey
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+test-ui: ui ## the web UI in a real browser; needs Chromium (CHROMIUM=/usr/bin/chromium)
+	node --test tests/ui/journey.test.mjs
 
 fuzz: SEED = $(shell date +%s)
 fuzz: setup ## Schemathesis on the API, at random: make fuzz CASES=100000 SEED=1

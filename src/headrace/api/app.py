@@ -9,7 +9,7 @@ from fastapi import FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 from prometheus_client import CollectorRegistry
 from starlette.middleware import Middleware
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from headrace.api import openapi, schemas
@@ -92,12 +92,8 @@ def _add_documents(app: FastAPI) -> None:
     async def docs(_: Request) -> Response:
         return HTMLResponse(page, headers={"Content-Security-Policy": CONTENT_POLICY})
 
-    async def root(_: Request) -> Response:
-        return RedirectResponse("/docs")
-
     app.add_route("/openapi.json", openapi_json, include_in_schema=False)
     app.add_route("/docs", docs, include_in_schema=False)
-    app.add_route("/", root, include_in_schema=False)
 
 
 def _openapi(app: FastAPI) -> dict[str, Any]:

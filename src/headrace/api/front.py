@@ -1,4 +1,5 @@
-"""The outermost layer: counts every request, gives every answer its security headers, and has the last word on errors.
+"""The outermost layer: counts every request, serves the web UI, gives every answer its security headers, and has the
+last word on errors.
 
 What is raised and not expected becomes a 500 that says nothing about the inside; the log has it.
 """
@@ -13,6 +14,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.api.problems import answer_error
+from headrace.api.site import Site
 
 HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
@@ -46,7 +48,7 @@ class HttpMetrics:
 
 class Front:
     def __init__(self, app: ASGIApp, metrics: HttpMetrics) -> None:
-        self._app, self._metrics = app, metrics
+        self._app, self._metrics, self._site = app, metrics, Site()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -65,7 +67,7 @@ class Front:
             await send(message)
 
         try:
-            await self._app(scope, receive, send_out)
+            await (self._site.answer(scope) or self._app)(scope, receive, send_out)
         except Exception as error:
             answer = answer_error(error)
             if status:
