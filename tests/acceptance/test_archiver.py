@@ -7,6 +7,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from sqlalchemy import func, select
@@ -137,6 +138,24 @@ async def test_large_outputs_are_read_a_few_at_a_time(
     late = await asyncio.to_thread(drain, child)
     assert await archived(database) == 110
     assert late - early < MOST_GROWTH_KIB * 4
+
+
+@pytest.mark.parametrize(("kind", "partitions"), [("sqlite", 1)], indirect=True)
+async def test_draining_ends_though_there_is_always_something_new(
+    store: HotStore, database: Database, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waits for it wants what had happened before."""
+    made, apply = archiver(store, database), Archive.apply
+
+    async def apply_and_go_on(*arguments: Any) -> Any:
+        await outbox.write(1)
+        return await apply(*arguments)
+
+    monkeypatch.setattr(Archive, "apply", apply_and_go_on)
+    await outbox.write(500)
+    async with asyncio.timeout(60):
+        await made.drain(0)
+    assert await archived(database) >= 500
 
 
 # ---- who works, and where

@@ -504,6 +504,33 @@ async def test_acknowledged_hints_in_any_order_leave_an_empty_stream(store: HotS
     assert await raw(store, "XLEN", "hr:{0}:results") == 0
 
 
+async def test_leaving_a_store_that_was_wiped_is_nothing(store: HotStore) -> None:
+    await raw(store, "FLUSHALL")
+    assert await store.leave(0, ["o"]) == 0
+    await store.drop_idle_consumers(0, 0)
+
+
+async def test_a_library_that_is_flushed_again_and_again(store: HotStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once more than a call expects it; and for ever, which is an outage like any other."""
+    load, flushed = store.load_library, 0
+
+    async def load_and_lose() -> None:
+        nonlocal flushed
+        await load()
+        if flushed < times:
+            flushed += 1
+            await raw(store, "FUNCTION", "FLUSH")
+
+    monkeypatch.setattr(store, "load_library", load_and_lose)
+    await raw(store, "FUNCTION", "FLUSH")
+    times = 1
+    assert await store.claim(0, "w", 1, LEASE_MS, ["h"]) == ([], 0)
+    times = 1000
+    await raw(store, "FUNCTION", "FLUSH")
+    with pytest.raises(StoreUnavailable, match="functions"):
+        await store.claim(0, "w", 1, LEASE_MS, ["h"])
+
+
 # ---- hints that share an entry
 
 
@@ -555,6 +582,8 @@ async def test_nothing_is_claimed_before_the_partition_is_settled(tmp_path: Path
         heard: dict[str, str] = {}
         await store.wait_for_tasks(0, ["h"], heard)
         rung = heard["h"]
+        assert not await store.settle(0, "the server before it was restarted")
+        assert await store.claim(0, "w", 1, LEASE_MS, ["h"]) == ([], 0)
         await store.settle(0, await store.unsettled(0))
         await store.wait_for_tasks(0, ["h"], heard)
         assert heard["h"] != rung, "the bell rings for workers that found nothing"
