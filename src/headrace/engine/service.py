@@ -57,6 +57,7 @@ from headrace.record.readings import Attempt, Readings, Stored
 from headrace.settings import Settings
 
 INPUT_BYTES = 1 << 20
+REST_WITHIN_SECONDS = 5.0
 
 log = structlog.get_logger(__name__)
 
@@ -112,10 +113,14 @@ class Service:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._running is not None:
-            self._running.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._running
+        if self._running is None:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(REST_WITHIN_SECONDS), self._submissions.at_rest():
+                self._running.cancel()
+        self._running.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._running
 
     # ---- asking for something
 

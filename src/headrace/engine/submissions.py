@@ -7,7 +7,8 @@ opened in the hot store, in batches too and in the background: if that fails, th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 import structlog
 
@@ -29,6 +30,7 @@ class Submissions:
         self._waiting: list[tuple[Submission, asyncio.Future[Result]]] = []
         self._to_open: list[str] = []
         self._arrived, self._accepted = asyncio.Event(), asyncio.Event()
+        self._committing, self._opening = asyncio.Lock(), asyncio.Lock()
 
     async def submit(self, submission: Submission) -> Result:
         answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
@@ -39,6 +41,12 @@ class Submissions:
     def open_soon(self, execution_id: str) -> None:
         self._to_open.append(execution_id)
         self._accepted.set()
+
+    @asynccontextmanager
+    async def at_rest(self) -> AsyncIterator[None]:
+        """Between two batches, where it may be cancelled: a transaction that is cut off may keep SQLite locked."""
+        async with self._committing, self._opening:
+            yield
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -53,7 +61,8 @@ class Submissions:
             if not batch:
                 self._arrived.clear()
                 continue
-            await self._commit_batch(batch)
+            async with self._committing:
+                await self._commit_batch(batch)
 
     async def _commit_batch(self, batch: Sequence[tuple[Submission, asyncio.Future[Result]]]) -> None:
         try:
@@ -78,9 +87,13 @@ class Submissions:
             await self._accepted.wait()
             self._accepted.clear()
             ids, self._to_open = self._to_open, []
-            try:
-                await self._opener.open(ids)
-            except (StoreUnavailable, RecordUnavailable) as error:
-                log.warning("opening waits for the reconciler", count=len(ids), error=str(error))
-            except HeadraceError:
-                log.exception("opening failed", count=len(ids))
+            async with self._opening:
+                await self._open_batch(ids)
+
+    async def _open_batch(self, ids: Sequence[str]) -> None:
+        try:
+            await self._opener.open(ids)
+        except (StoreUnavailable, RecordUnavailable) as error:
+            log.warning("opening waits for the reconciler", count=len(ids), error=str(error))
+        except HeadraceError:
+            log.exception("opening failed", count=len(ids))
