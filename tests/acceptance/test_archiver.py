@@ -165,7 +165,7 @@ async def test_draining_ends_though_there_is_always_something_new(
 async def test_one_archiver_works_on_a_partition_and_another_goes_on_when_it_ends(
     store: HotStore, database: Database, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.engine.archiver.DUTY_MS", 500)
+    monkeypatch.setattr("headrace.engine.archiver.DUTY_MS", 3_000)
     seen: list[str] = []
 
     class Named(Archive):
