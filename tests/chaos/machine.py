@@ -119,13 +119,13 @@ async def _quiet(made: Cluster) -> None:
     """Until SQL has every end, and the hot store holds no execution."""
     try:
         async with asyncio.timeout(FORGOTTEN_WITHIN_SECONDS):
-            while await made.sql.running() or await _held(made):
+            while await made.sql.running() or await is_held(made):
                 await asyncio.sleep(0.25)
     except (TimeoutError, OSError):
         return  # the checker will say what is left
 
 
-async def _held(made: Cluster) -> bool:
+async def is_held(made: Cluster) -> bool:
     for partition in range(PARTITIONS):
         pattern = keys.execution(partition, "*").replace("{", "\\{").replace("}", "\\}")
         try:

@@ -246,7 +246,7 @@ class History:
     async def begin(self) -> None:
         await self._raw("FLUSHDB")
         for partition in range(self.store.partitions):
-            await self.store._make_group(partition)
+            await self.store.make_group(partition)
             await self.store.settle(partition, await self.store.unsettled(partition))
         hashes = sorted({shape.content_hash for shape in self.shapes.values()})
         for partition in self.partitions:
@@ -707,7 +707,7 @@ class History:
             found = await self._raw("KEYS", keys.prefix(partition).replace("{", "\\{") + "*")
             await self._raw("DEL", *found)
             await asyncio.sleep(0.002)  # the new streams' ids must not be those of the old ones
-            await self.store._make_group(partition)
+            await self.store.make_group(partition)
             model.__init__()
             mirror.restart()
             await self._define(partition)

@@ -23,6 +23,7 @@ from headrace.errors import HeadraceError
 from headrace.settings import Settings
 
 FINISH_WITHIN_SECONDS = 10
+KEEP_ALIVE_SECONDS = 75  # longer than clients keep a connection: none sends a request on one that closes just then
 BACKLOG = 2048
 
 
@@ -60,6 +61,7 @@ async def serve(
         server_header=False,
         proxy_headers=False,
         timeout_graceful_shutdown=FINISH_WITHIN_SECONDS,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
     )
     server = _Server(config)
     if listening is not None:

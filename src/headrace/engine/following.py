@@ -9,35 +9,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from headrace.engine.feed import Feed
+from headrace.engine.reading import ENDED, Reader, Snapshot
 from headrace.engine.view import timestamp
 from headrace.errors import RecordUnavailable
 from headrace.model.messages import Change, Event
 from headrace.model.state import TERMINAL_EXECUTIONS, NodeState
 
-if TYPE_CHECKING:
-    from headrace.engine.service import Service, Snapshot
-
 LOOK_AGAIN_SECONDS = 2.0  # also without an event: the store may be away
 ARCHIVED_WITHIN_SECONDS = 0.05
-ENDED = ("COMPLETED", "FAILED", "CANCELLED")
 
 Told = tuple[str, str, dict[str, Any]]  # id, kind, data
 
 
-async def follow(service: Service, execution_id: str, last_id: str | None) -> AsyncIterator[Told]:
-    with service.feed.listen(execution_id) as queue:
+async def follow(reader: Reader, feed: Feed, execution_id: str, last_id: str | None) -> AsyncIterator[Told]:
+    with feed.listen(execution_id) as queue:
         epoch, seq = "", -1
         while True:
-            snapshot = await service.snapshot(execution_id)
+            snapshot = await reader.snapshot(execution_id)
             position = _position(snapshot)
             epoch, seq = snapshot.held.epoch, snapshot.held.seq
             is_over = snapshot.stored.status in ENDED
             if is_over or position != last_id:
-                yield position, "end" if is_over else "snapshot", await service.shown(snapshot)
+                yield position, "end" if is_over else "snapshot", await reader.shown(snapshot)
             if is_over:
                 return
             last_id = position
@@ -49,7 +47,7 @@ async def follow(service: Service, execution_id: str, last_id: str | None) -> As
                 seq = event.seq
                 last_id = f"{epoch}.{seq}"
                 if event.status and event.status in TERMINAL_EXECUTIONS:
-                    await _archived(service, execution_id, event.run)
+                    await _archived(reader, execution_id, event.run)
                     break
                 if event.changes:
                     yield last_id, "change", _shown(event)
@@ -67,10 +65,10 @@ async def _next(queue: asyncio.Queue[Event | None]) -> Event | None:
         return None
 
 
-async def _archived(service: Service, execution_id: str, run: int) -> None:
+async def _archived(reader: Reader, execution_id: str, run: int) -> None:
     while True:
         try:
-            stored = await service.stored(execution_id)
+            stored = await reader.stored(execution_id)
             if stored.run != run or stored.status in ENDED:
                 return
         except RecordUnavailable:

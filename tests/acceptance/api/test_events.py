@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.api import answers
-from headrace.engine.service import Snapshot
+from headrace.engine.reading import Snapshot
 from tests.acceptance.api.client import Api, Client, Remote, frames, greeting, one_note
 from tests.acceptance.api.conftest import Served
 from tests.ledger import read
@@ -76,14 +76,14 @@ async def test_nothing_is_lost_between_the_last_look_and_the_next_event(
     execution_id = await api.start(gated(ledger, gate))
     path = f"/v1/executions/{execution_id}/events"
     last = await newest_id(api, path, ledger)
-    looked, snapshot = asyncio.Event(), api.service.snapshot
+    looked, snapshot = asyncio.Event(), api.service.reader.snapshot
 
     async def seen(execution_id: str) -> Snapshot:
         found = await snapshot(execution_id)
         looked.set()
         return found
 
-    monkeypatch.setattr(api.service, "snapshot", seen)
+    monkeypatch.setattr(api.service.reader, "snapshot", seen)
     following = api.events(path, **{"Last-Event-ID": last})
     first = asyncio.ensure_future(anext(following))
     await looked.wait()

@@ -17,7 +17,7 @@ from tests.chaos.checker import check
 from tests.chaos.cluster import SETTINGS, Cluster, cluster
 from tests.chaos.faults import FAULTS
 from tests.chaos.load import Load
-from tests.chaos.machine import _held
+from tests.chaos.machine import is_held
 from tests.chaos.mutants.scenarios import SCENARIOS, Blow, Scenario, orders
 from tests.chaos.run import append
 from tests.chaos.violation import Violation
@@ -85,7 +85,7 @@ async def _settled(made: Cluster, loading: asyncio.Task[None]) -> None:
         await asyncio.sleep(0.2)
     with suppress(TimeoutError):
         async with asyncio.timeout(FORGOTTEN_WITHIN_SECONDS):
-            while await _held(made):
+            while await is_held(made):
                 await asyncio.sleep(0.2)
 
 
