@@ -8,7 +8,7 @@ import os
 import shutil
 import signal
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -152,8 +152,13 @@ async def test_whoever_has_the_epoch_opens_though_the_store_was_wiped_and_anothe
     store: HotStore, database: Database
 ) -> None:
     class Wiped(Openings):
+        is_wiped = False
+
         async def take(self, changes: Sequence[tuple[Wanted, str]]) -> dict[str, str]:
             taken = await super().take(changes)
+            if self.is_wiped:
+                return taken
+            self.is_wiped = True
             await store._link.call("FLUSHALL")
             other = [Reservation(one.execution_id, "other", "", "", one.run, again=False) for one, _ in changes[1:]]
             assert await store.reserve(0, other, definition_ttl_seconds=60) == ["reserved"] * len(other)
@@ -161,10 +166,49 @@ async def test_whoever_has_the_epoch_opens_though_the_store_was_wiped_and_anothe
 
     graphs = await accepted(store, database, 3)
     assert await Opener(store, Wiped(database), quick_settings()).open(list(graphs)) == 3
-    for execution_id, there in zip(graphs, await store.executions(list(graphs)), strict=True):
-        stored = await row(database, executions, id=execution_id)
+    await open_as_recorded(store, database, graphs)
+
+
+async def open_as_recorded(store: HotStore, database: Database, graphs: Iterable[str]) -> None:
+    for execution_id in graphs:
+        stored, there = await row(database, executions, id=execution_id), await store.execution(execution_id)
         assert there is not None
         assert (there.status, there.epoch) == (ExecutionState.RUNNING, stored["epoch"])
+
+
+@pytest.mark.parametrize(("kind", "partitions"), [("sqlite", 1)], indirect=True)
+async def test_of_two_openers_the_one_whose_epoch_was_taken_over_opens_nothing(
+    store: HotStore, database: Database
+) -> None:
+    """The store is wiped behind the first one's back, and a second one takes its epoch: each turn of theirs counts."""
+    taken, passed = asyncio.Event(), asyncio.Event()
+
+    class Second(Openings):
+        async def take(self, changes: Sequence[tuple[Wanted, str]]) -> dict[str, str]:
+            result = await super().take(changes)
+            taken.set()
+            await passed.wait()
+            return result
+
+    class First(Openings):
+        second: asyncio.Task[int] | None = None
+
+        async def take(self, changes: Sequence[tuple[Wanted, str]]) -> dict[str, str]:
+            result = await super().take(changes)
+            if self.second is None:
+                await store._link.call("FLUSHALL")
+                other = Opener(store, Second(database), quick_settings())
+                self.second = asyncio.create_task(other.open(list(graphs)))
+                await taken.wait()
+            return result
+
+    graphs = await accepted(store, database, 3)
+    first = First(database)
+    await Opener(store, first, quick_settings()).open(list(graphs))
+    passed.set()
+    assert first.second is not None
+    assert await first.second == 3
+    await open_as_recorded(store, database, graphs)
 
 
 @pytest.mark.parametrize(("kind", "partitions"), [("sqlite", 1)], indirect=True)

@@ -54,11 +54,16 @@ def _shape(above: list[tuple[int, int]], mode: str, timeout_ms: int, content_has
 
 
 def steps(moves: dict[str, int]) -> st.SearchStrategy[list[Step]]:
+    """A step is drawn as one number, which costs a quarter of drawing its parts; 0 is a rest."""
     often = [move for move, times in moves.items() for _ in range(times)]
-    number = st.integers(0, 15)
-    return st.lists(
-        st.builds(Step, st.sampled_from(often), number, number, st.integers(0, 9)), min_size=25, max_size=60
-    )
+
+    def step(number: int) -> Step:
+        number, move = divmod(number, len(often))
+        number, pick = divmod(number, 16)
+        fate, how = divmod(number, 16)
+        return Step(often[move], pick, how, fate)
+
+    return st.lists(st.integers(0, len(often) * 16 * 16 * 10 - 1).map(step), min_size=25, max_size=60)
 
 
 ONE = st.tuples(shapes("d1")).map(list)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -67,32 +67,35 @@ class Opener:
                     opened += await self._open(partition, batch, plans)
         return opened
 
-    async def _open(self, partition: int, openings: Sequence[Opening], plans: Mapping[str, LoadedPlan]) -> int:
+    async def _open(
+        self, partition: int, openings: Sequence[Opening], plans: Mapping[str, LoadedPlan], *, again: bool = False
+    ) -> int:
         tokens = [secrets.token_urlsafe(9) for _ in openings]
-        reserved = await self._reserve(partition, list(zip(openings, tokens, strict=True)))
+        reserved = await self._reserve(partition, list(zip(openings, tokens, strict=True)), again=again)
         inputs = await self._openings.take([(one.wanted, token) for one, token in reserved])
-        ours = [(one, token) for one, token in reserved if one.wanted.execution_id in inputs]
+        ours = {one.wanted.execution_id: (one.wanted, token) for one, token in reserved}
+        ours = {execution_id: ours[execution_id] for execution_id in inputs}
         gone = await self._fill(partition, ours, plans, inputs)
-        if gone:  # the store was wiped meanwhile, and somebody else may have reserved: the epoch is ours all the same
-            ours_again = [(one, token) for one, token in ours if one.wanted.execution_id in gone]
-            gone = await self._fill(partition, await self._reserve(partition, ours_again, again=True), plans, inputs)
-        if gone:
+        if gone and again:
             log.warning("openings were lost: the reconciler will see to them", count=len(gone))
+        elif gone:  # the store was wiped meanwhile. It goes on under a new epoch, unless another opener has it by now
+            lost = [replace(wanted, epoch=token, last_event="") for wanted, token in map(ours.__getitem__, gone)]
+            await self._open(partition, [Opening(one) for one in lost], plans, again=True)
         return len(ours)
 
     async def _fill(
         self,
         partition: int,
-        ours: Sequence[tuple[Opening, str]],
+        ours: Mapping[str, tuple[Wanted, str]],
         plans: Mapping[str, LoadedPlan],
         inputs: Mapping[str, str],
     ) -> set[str]:
         """Opens what is reserved; gives the ids of those whose reservation is gone."""
-        for definition_id in {one.wanted.definition_id for one, _ in ours}:
+        for definition_id in {wanted.definition_id for wanted, _ in ours.values()}:
             await self._put_definition(partition, plans[definition_id].definition)
         calls = _Calls(self._store, partition)
         again: dict[str, tuple[Wanted, str]] = {}
-        for wanted, token in ((one.wanted, token) for one, token in ours):
+        for wanted, token in ours.values():
             if wanted.run > 1 or wanted.epoch or wanted.is_cancelled:
                 again[wanted.execution_id] = (wanted, token)
             else:
