@@ -171,7 +171,7 @@ class Load:
         while True:
             try:
                 response = await self._client.request(method, path, **request)
-            except httpx2.TransportError:
+            except (httpx2.TransportError, AttributeError):  # the latter by anyio: ended while connecting
                 response = None
             if response is not None and response.status_code < 500:
                 return response
