@@ -27,6 +27,7 @@ from headrace.rest.answers import (
     Handler,
     Items,
     Newest,
+    NodeAttempt,
     NodeDetail,
     Page,
     Queue,
@@ -141,6 +142,13 @@ class Client:
         """One node, with its resolved config, its output and its attempts."""
         return await self._wire.get(f"executions/{segment(execution_id)}/nodes/{segment(node)}", NodeDetail)
 
+    async def attempts(
+        self, execution_id: str, *, limit: int | None = None, cursor: str | None = None
+    ) -> Page[NodeAttempt]:
+        """A page of the attempts of all its nodes, of all runs, in the order in which they were queued."""
+        path = f"executions/{segment(execution_id)}/attempts"
+        return await self._wire.get(path, Page[NodeAttempt], limit=limit, cursor=cursor)
+
     def events(self, execution_id: str, last_event_id: str = "") -> AsyncGenerator[ServerEvent, None]:
         """What happens in it: a snapshot, then each change, up to its end.
 
@@ -155,9 +163,13 @@ class Client:
     async def cancel(self, execution_id: str) -> Cancelled:
         return await self._wire.post(f"executions/{segment(execution_id)}/cancel", Cancelled)
 
-    async def retry(self, execution_id: str) -> Triggered:
-        """The next run of a FAILED or CANCELLED execution. What is COMPLETED keeps its output."""
-        return await self._wire.post(f"executions/{segment(execution_id)}/retry", Triggered)
+    async def retry(self, execution_id: str, *, from_nodes: Iterable[str] = ()) -> Triggered:
+        """The next run of a FAILED or CANCELLED execution. What is COMPLETED keeps its output.
+
+        With `from_nodes`, these and all that comes after them run again, and the execution may be COMPLETED too.
+        """
+        body = {"from": nodes} if (nodes := [*from_nodes]) else None
+        return await self._wire.post(f"executions/{segment(execution_id)}/retry", Triggered, body)
 
     # ---- dead letters
 

@@ -3,6 +3,7 @@
 HeadraceError
 ├── InvalidDefinition      a definition has problems; all of them are in .problems
 ├── InvalidInput           input_params do not fit the definition's `inputs`; all problems in .problems
+├── InvalidRequest         what was asked for does not fit the execution; all problems in .problems
 ├── TemplateError          a template cannot be compiled or rendered
 │   ├── TemplateSyntaxError    it does not parse, or uses what templates may not use
 │   ├── MissingValue           it reads something that is not there
@@ -66,6 +67,10 @@ class InvalidDefinition(_Problems):
 
 class InvalidInput(_Problems):
     code = "invalid_input"
+
+
+class InvalidRequest(_Problems):
+    code = "invalid_request"
 
 
 class TemplateError(HeadraceError):

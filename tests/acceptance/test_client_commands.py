@@ -429,6 +429,19 @@ def test_a_retry_goes_on_with_what_is_complete(dev: Dev) -> None:
     assert "fails v1: COMPLETED, run 2" in dev.headrace("executions", "show", execution_id).stdout
 
 
+def test_a_complete_execution_is_run_again_from_a_node(dev: Dev) -> None:
+    dev.headrace("run", dev.write("good.yaml", GOOD), "--input", "who=Ada", "--server", dev.url)
+    execution_id = dev.newest("good")
+    nodes = [each["id"] for each in dev.json("executions", "show", execution_id)["nodes"]]
+    refused = dev.headrace("executions", "retry", execution_id, "--from", nodes[-1], "--from", "nobody")
+    assert refused.returncode == 2 and "there is no node nobody" in refused.stderr
+    retried = dev.headrace("executions", "retry", execution_id, "--from", nodes[-1], "--from", nodes[-1])
+    assert retried.stdout == f"{execution_id}: run 2 starts\n"
+    assert dev.headrace("executions", "watch", execution_id).returncode == 0
+    ran = {each: len(dev.json("executions", "show", execution_id, each)["attempts"]) for each in nodes}
+    assert ran == {each: 2 if each == nodes[-1] else 1 for each in nodes}
+
+
 def test_workers_queues_and_workflows(dev: Dev) -> None:
     workers = dev.headrace("workers").stdout
     [worker] = dev.json("workers")["items"]

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import shutil
+import subprocess
+import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from starlette.applications import Starlette
@@ -15,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from headrace.api.site import CONTENT_POLICY, Site
 
+ROOT = Path(__file__).parents[2]
 SCRIPT = b"console.log('hello')"
 
 
@@ -73,3 +78,18 @@ def test_what_to_do_where_it_was_not_built(tmp_path: Path) -> None:
     answer = client(tmp_path / "nowhere").get("/")
     assert answer.status_code == 200
     assert "make ui" in answer.text
+
+
+def test_a_wheel_carries_what_was_built(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Git ignores the built files, and a wheel leaves out what Git ignores, if it is not told."""
+    project, made, package = tmp_path_factory.mktemp("project"), tmp_path_factory.mktemp("made"), Path("src/headrace")
+    shutil.copytree(folder, project / package / "api" / "static")
+    shutil.copy(ROOT / package / "__init__.py", project / package)
+    for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
+        shutil.copy(ROOT / name, project)
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(made)]
+    subprocess.run(build, cwd=project, check=True, capture_output=True)
+    (wheel,) = made.glob("*.whl")
+    with ZipFile(wheel) as opened:
+        names = set(opened.namelist())
+    assert {"headrace/api/static/index.html", "headrace/api/static/assets/index-1a2b.js.gz"} <= names

@@ -24,7 +24,7 @@ from headrace.errors import InvalidDefinition, Problem
 from headrace.model.configs import HandlerSpec
 from headrace.model.definition import NAME, Definition
 from headrace.model.document import Document, load
-from headrace.model.fields import Fields
+from headrace.model.fields import Fields, kind_of
 from headrace.model.findings import Findings
 from headrace.model.validation import validate
 from headrace.record.acceptance import Idempotency
@@ -91,6 +91,19 @@ async def read_letters(request: Request) -> tuple[list[str] | None, str | None]:
     workflow = field.text("workflow", NAME, "the name of a workflow") if "workflow" in body else None
     refuse(findings)
     return ids, workflow
+
+
+async def read_retry(request: Request) -> list[str]:
+    """The nodes to run again although they are complete."""
+    body = await read_fields(request, "from")
+    findings = Findings()
+    nodes = Fields(body, (), findings, names=("from",), what="the body").take("from", list, "a list of nodes") or []
+    for position, each in enumerate(nodes):
+        if not isinstance(each, str):
+            message = f"from[{position}] must be the id of a node, not {kind_of(each)}"
+            findings.add("wrong_type", message, ("from", position))
+    refuse(findings)
+    return nodes
 
 
 async def _read(request: Request, most_bytes: int, *, default: bytes = b"") -> tuple[bytes, Document]:

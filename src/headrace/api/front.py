@@ -11,6 +11,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from starlette.datastructures import MutableHeaders
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.api.problems import answer_error
@@ -39,8 +40,8 @@ class HttpMetrics:
             registry=registry,
         )
 
-    def count(self, scope: Scope, status: int, seconds: float) -> None:
-        route = getattr(scope.get("route"), "path_format", "unknown")  # few values, whatever clients ask for
+    def count(self, scope: Scope, status: int, seconds: float, *, is_ui: bool) -> None:
+        route = getattr(scope.get("route"), "path_format", "ui" if is_ui else "unknown")  # few, whatever is asked for
         method = scope["method"] if scope["method"] in METHODS else "other"
         self.requests.labels(method, route, status).inc()
         self.seconds.labels(method, route).observe(seconds)
@@ -55,6 +56,7 @@ class Front:
             await self._app(scope, receive, send)
             return
         begun, status = time.perf_counter(), 0
+        page: Response | None = None
 
         async def send_out(message: Message) -> None:
             nonlocal status
@@ -63,11 +65,12 @@ class Front:
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
-                self._metrics.count(scope, status, time.perf_counter() - begun)
+                self._metrics.count(scope, status, time.perf_counter() - begun, is_ui=page is not None)
             await send(message)
 
         try:
-            await (self._site.answer(scope) or self._app)(scope, receive, send_out)
+            page = self._site.answer(scope)
+            await (page or self._app)(scope, receive, send_out)
         except Exception as error:
             answer = answer_error(error)
             if status:

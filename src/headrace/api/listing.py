@@ -33,6 +33,7 @@ def shown_item(item: ExecutionItem) -> dict[str, Any]:
         "created_at": timestamp(item.created_ms),
         "started_at": timestamp(item.started_ms or 0),
         "finished_at": timestamp(item.finished_ms or 0),
+        "progress": _progress(item),
     }
 
 
@@ -41,6 +42,14 @@ def _error(item: ExecutionItem) -> dict[str, Any] | None:
         return None
     error: dict[str, Any] = msgspec.json.decode(item.error)
     return {"node": item.error_node, **error} if item.error_node else error
+
+
+def _progress(item: ExecutionItem) -> dict[str, int] | None:
+    """As of the last change that SQL has. What never ran in an execution that has ended is in none of the numbers."""
+    if item.nodes is None or item.done is None or item.failed is None:
+        return None
+    done = item.nodes if item.status == "COMPLETED" else item.done
+    return {"done": done, "total": item.nodes, "failed": item.failed}
 
 
 async def follow_list(service: Service, queries: Queries, wanted: Filter, cursor: str, limit: int) -> Changes:

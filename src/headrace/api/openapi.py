@@ -112,6 +112,21 @@ START_SCHEMA: dict[str, Any] = {
     ]
 }
 START_BODY = body(START_SCHEMA, {"definition": DEFINITION, "input_params": {"name": "Ada"}}, yaml=True)
+RETRY_BODY = body(
+    {
+        "type": "object",
+        "properties": {
+            "from": {
+                "type": ["array", "null"],
+                "items": {"type": "string"},
+                "description": "Nodes that run again although they are COMPLETED, and with them all that comes after.",
+            }
+        },
+        "additionalProperties": False,
+    },
+    {"from": ["start"]},
+    required=False,
+)
 RETRY_LETTERS_BODY = body(
     {
         "type": "object",

@@ -114,6 +114,14 @@ class AuditQuery(_PagedById):
     execution_id: Id | Absent = Field(None, description="What was done to this one.")
 
 
+class AttemptQuery(Paged):
+    cursor: str = Field(
+        "",
+        pattern=f"^([0-9]{{1,15}}(-[0-9]{{1,9}}){{2}}-{NODE_ID.pattern})?$",
+        description="The next_cursor of the page before this one.",
+    )
+
+
 class VersionQuery(Paged):
     cursor: str = Field("", pattern="^([1-9][0-9]{0,8})?$", description="The next_cursor of the page before this one.")
 

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from headrace.errors import HeadraceError, InvalidDefinition, InvalidInput, Problem
+from headrace.errors import HeadraceError, InvalidDefinition, InvalidInput, InvalidRequest, Problem
 from headrace.model.payload import shown
 
 MEDIA_TYPE: Final = "application/problem+json"
@@ -102,7 +102,7 @@ def answer_error(error: BaseException) -> Response:
     """The answer to anything that was raised while a request was handled."""
     if isinstance(error, Refused):
         return answer(error.code, error.detail, problems=error.problems, headers=error.headers)
-    if isinstance(error, InvalidDefinition | InvalidInput):
+    if isinstance(error, InvalidDefinition | InvalidInput | InvalidRequest):
         return answer(error.code, counted(error.problems), problems=error.problems)
     if isinstance(error, HeadraceError) and error.code in KINDS:
         if KINDS[error.code].status < HTTPStatus.INTERNAL_SERVER_ERROR:

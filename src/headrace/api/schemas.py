@@ -72,7 +72,7 @@ class Node(BaseModel):
     reason: str | None
 
 
-class Attempt(BaseModel):
+class _Attempt(BaseModel):
     run: int
     attempt: int
     status: str
@@ -82,7 +82,19 @@ class Attempt(BaseModel):
     finished_at: Time | None
     next_attempt_at: Time | None
     error: dict[str, Any] | None
+
+
+class Attempt(_Attempt):
     logs: list[dict[str, Any]] = Field(description="What the handler said, up to a limit.")
+
+
+class NodeAttempt(_Attempt):
+    node: str
+
+
+class Attempts(BaseModel):
+    items: list[NodeAttempt]
+    next_cursor: str | None
 
 
 class NodeDetails(Node):
@@ -91,7 +103,15 @@ class NodeDetails(Node):
     attempts: list[Attempt]
 
 
-class ExecutionItem(BaseModel):
+class Progress(BaseModel):
+    """Nodes. What never ran in an execution that failed fast or was cancelled is neither done nor failed."""
+
+    done: int = Field(description="COMPLETED or SKIPPED.")
+    total: int
+    failed: int
+
+
+class _Execution(BaseModel):
     execution_id: str
     workflow: str
     version: int
@@ -103,7 +123,11 @@ class ExecutionItem(BaseModel):
     finished_at: Time | None
 
 
-class Execution(ExecutionItem):
+class ExecutionItem(_Execution):
+    progress: Progress | None = Field(description="Null while it is unknown: the next run is not open yet.")
+
+
+class Execution(_Execution):
     version: int | None = Field(description="Null while the SQL store is away.")  # type: ignore[assignment]
     input_params: dict[str, Any]
     output: dict[str, Any] | None

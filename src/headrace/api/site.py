@@ -20,7 +20,7 @@ CONTENT_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 )
-FILE: Final = re.compile(r"/((?:assets/)?[\w-]+\.(?:html|js|css|svg))", re.ASCII)  # no path leads out of the folder
+FILE: Final = re.compile(r"/((?:assets/)?[\w-]{1,100}\.(?:html|js|css|svg))", re.ASCII)  # none leads out of the folder
 FOR_EVER: Final = "public, max-age=31536000, immutable"  # the name of such a file has a hash of its content
 ASK_AGAIN: Final = "no-cache"
 

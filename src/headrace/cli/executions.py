@@ -105,20 +105,30 @@ def cancel(execution_id: ExecutionId, json_output: AsJson = False, server: Serve
 
 
 @app.command()
-def retry(execution_id: ExecutionId, json_output: AsJson = False, server: Server = None) -> None:
+def retry(
+    execution_id: ExecutionId,
+    from_nodes: Annotated[
+        list[str] | None,
+        typer.Option("--from", metavar="NODE", help="Run this node and all after it again. May be repeated."),
+    ] = None,
+    json_output: AsJson = False,
+    server: Server = None,
+) -> None:
     """Start the next run of a failed or cancelled execution.
 
-    Nodes that are complete keep their outputs; all others start again.
+    Nodes that are complete keep their outputs; all others start again. With --from, the nodes that
+    you name and all that come after them start again, also in an execution that is complete.
 
     \b
-    Exit codes: 0, 1 it has not failed or is not there, 2 bad usage, 3 the server cannot be reached.
+    Exit codes: 0, 1 its state does not allow it or it is not there, 2 bad usage, 3 the server cannot
+    be reached.
 
     \b
-    Example: headrace executions retry 019a8a6e-2d6c-7b0f-9d0e-3f6a1c9b2e47
+    Example: headrace executions retry 019a8a6e-2d6c-7b0f-9d0e-3f6a1c9b2e47 --from summary
     """
 
     async def ask(client: Client) -> None:
-        answer = await client.retry(execution_id)
+        answer = await client.retry(execution_id, from_nodes=from_nodes or ())
         print_json(answer) if json_output else put(f"{printable(execution_id)}: run {answer['run']} starts")
 
     sys.exit(talk(server, ask))

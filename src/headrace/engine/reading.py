@@ -31,12 +31,13 @@ ENDED = ("COMPLETED", "FAILED", "CANCELLED")
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """An execution at one moment: from SQL, or newer, from the hot store."""
+    """An execution at one moment: from SQL, or newer, from the hot store (`is_live`)."""
 
     stored: Stored
     plan: Plan
     held: Execution
     records: Sequence[Record]
+    is_live: bool
 
 
 class Reader:
@@ -79,10 +80,19 @@ class Reader:
             "config": _resolved(seen.plan, index, outputs),
             "output": outputs.get(node),
             "attempts": [
-                _shown_attempt(each, attempts[-1]) | {"logs": lines.get((each.run, each.attempt), [])}
+                _shown_attempt(each, is_followed=each is not attempts[-1])
+                | {"logs": lines.get((each.run, each.attempt), [])}
                 for each in attempts
             ],
         }
+
+    async def attempts(self, execution_id: str, *, cursor: str, limit: int) -> dict[str, Any]:
+        """A page of the attempts of all its nodes, by the time when they were queued."""
+        page = await self._readings.attempts(execution_id, cursor=cursor, limit=limit)
+        if not page.items:
+            await self.stored(execution_id)  # or it is not there
+        items = [{"node": each.node} | _shown_attempt(each, is_followed=each.is_followed) for each in page.items]
+        return {"items": items, "next_cursor": page.next_cursor}
 
     async def stored(self, execution_id: str) -> Stored:
         stored = await self._readings.execution(execution_id)
@@ -102,10 +112,10 @@ class Reader:
                 held = await self._store.execution(execution_id)
                 if held is not None and _is_open(held, stored):
                     records = await self._store.records(execution_id, names)
-                    return Snapshot(stored, plan, _still_running(stored, held), records)
+                    return Snapshot(stored, plan, _still_running(stored, held), records, is_live=True)
         known = await self._readings.latest_attempts(execution_id, stored.run)
         records = [_record(known[name]) if name in known else Record() for name in names]
-        return Snapshot(stored, plan, _as_held(stored), records)
+        return Snapshot(stored, plan, _as_held(stored), records, is_live=False)
 
     async def _live(self, execution_id: str) -> Stored:
         """With SQL away, from the hot store, if it runs there. Which version it is, only SQL knows."""
@@ -134,14 +144,14 @@ class Reader:
         )
 
     async def _outputs(self, seen: Snapshot, names: Sequence[str]) -> dict[str, Any]:
-        """From SQL; what it has not got yet, from the hot store."""
+        """From SQL; what it has not got yet, from the hot store, if that has this run: an earlier one may not count."""
         stored = seen.stored
         nodes = [name for name in names if name != INPUT_FIELD]
         texts: dict[str, str] = {}
         with suppress(RecordUnavailable):
             texts = await self._readings.outputs(stored.execution_id, nodes)
         missing = [name for name in nodes if name not in texts]
-        if missing and stored.status == "RUNNING":
+        if missing and seen.is_live:
             with suppress(StoreUnavailable):
                 most = self._most_output_bytes
                 texts |= await self._store.outputs(stored.execution_id, missing, most_bytes=most) or {}
@@ -204,10 +214,9 @@ def _resolved(plan: Plan, index: int, outputs: Mapping[str, Any]) -> dict[str, A
         return None
 
 
-def _shown_attempt(attempt: Attempt, last: Attempt) -> dict[str, Any]:
+def _shown_attempt(attempt: Attempt, *, is_followed: bool) -> dict[str, Any]:
     """One that never ended, and has a successor, was given back or lost with the store."""
-    is_over = (attempt.run, attempt.attempt) != (last.run, last.attempt)
-    state = "ABANDONED" if is_over and attempt.state in ("QUEUED", "RUNNING") else attempt.state
+    state = "ABANDONED" if is_followed and attempt.state in ("QUEUED", "RUNNING") else attempt.state
     return {
         "run": attempt.run,
         "attempt": attempt.attempt,

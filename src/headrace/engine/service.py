@@ -7,7 +7,7 @@ it is back. How things stand is read elsewhere: an execution by reading.py, work
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -29,6 +29,7 @@ from headrace.errors import (
     Conflict,
     ExecutionNotFound,
     InvalidInput,
+    InvalidRequest,
     KeyReused,
     Problem,
     RecordUnavailable,
@@ -39,8 +40,11 @@ from headrace.hot.store import HotStore
 from headrace.model import payload
 from headrace.model.configs import HandlerSpec
 from headrace.model.definition import Definition
+from headrace.model.findings import Findings
+from headrace.model.graph import Graph
+from headrace.model.payload import shown
 from headrace.model.validation import check_input
-from headrace.record.acceptance import Acceptance, Idempotency, Now, Submission
+from headrace.record.acceptance import Acceptance, Idempotency, Now, Restart, Submission
 from headrace.record.acceptance import KeyReused as Reused
 from headrace.record.admin import Handlers
 from headrace.record.database import Database
@@ -162,10 +166,15 @@ class Service:
         now = await self._acceptance.trigger(execution_id, text, actor, traceparent)
         return self._accepted(execution_id, now, "PENDING")
 
-    async def retry(self, execution_id: str, *, actor: str, traceparent: str | None = None) -> int:
-        """The next run of a FAILED or CANCELLED execution: what is COMPLETED keeps its output."""
-        now = await self._acceptance.retry(execution_id, actor, traceparent)
-        return self._accepted(execution_id, now, "FAILED or CANCELLED")
+    async def retry(
+        self, execution_id: str, *, actor: str, from_nodes: Sequence[str] = (), traceparent: str | None = None
+    ) -> int:
+        """The next run of a FAILED or CANCELLED execution: what is COMPLETED keeps its output. With `from_nodes`, of a
+        COMPLETED one too: these and all that comes after them run again."""
+        restart = await self._restart(execution_id, from_nodes) if from_nodes else None
+        now = await self._acceptance.retry(execution_id, actor, traceparent, restart=restart)
+        allowed = "FAILED or CANCELLED" if restart is None else "COMPLETED, FAILED or CANCELLED"
+        return self._accepted(execution_id, now, allowed)
 
     async def cancel(self, execution_id: str, *, actor: str) -> None:
         """Running handlers are told within a second; with the hot store away, when it is back."""
@@ -183,6 +192,10 @@ class Service:
     async def node(self, execution_id: str, node: str) -> dict[str, Any]:
         """One node, with its resolved config, its output and all its attempts."""
         return await self.reader.node(execution_id, node)
+
+    async def attempts(self, execution_id: str, *, cursor: str = "", limit: int = 50) -> dict[str, Any]:
+        """A page of all attempts of all its nodes, in the order in which they were queued."""
+        return await self.reader.attempts(execution_id, cursor=cursor, limit=limit)
 
     def follow(self, execution_id: str, last_event_id: str | None = None) -> AsyncIterator[Told]:
         """How it stands, each change as it happens, and its end."""
@@ -237,6 +250,18 @@ class Service:
         await asyncio.sleep(0)
         del self._asked[key]  # whoever comes now may have written a newer one
         return await self._readings.definition(*key)
+
+    async def _restart(self, execution_id: str, asked: Sequence[str]) -> Restart:
+        graph = Graph(Definition.from_json((await self.reader.stored(execution_id)).definition))
+        findings = Findings()
+        for position, name in enumerate(asked):
+            if name not in graph.index:
+                near = findings.did_you_mean(name, graph.index)
+                findings.add("unknown_node", f"there is no node {shown(name)}{near}", ("from", position))
+        if problems := findings.all():
+            raise InvalidRequest(problems)
+        names, first = list(graph.index), [graph.index[name] for name in dict.fromkeys(asked)]
+        return Restart(asked, [names[i] for i in (*first, *graph.descendants(*first))])
 
     async def _submit(
         self,

@@ -6,7 +6,7 @@ hears of it afterwards; whatever keeps it from hearing, the reconciler makes goo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +17,10 @@ from uuid_utils import uuid7
 from headrace.model.definition import Definition
 from headrace.record.clock import now_ms
 from headrace.record.database import Database
-from headrace.record.tables import audit, dead_letters, definitions, executions, idempotency_keys
+from headrace.record.tables import audit, dead_letters, definitions, executions, idempotency_keys, restarts
 
 VERSION_RACES = 100
+ROWS_TOGETHER = 5000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,14 @@ class Now:
     done: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """What runs again in the next run although it is COMPLETED: the nodes that were `asked` for, and all after them."""
+
+    asked: Sequence[str]
+    nodes: Sequence[str]
+
+
 class Acceptance:
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -102,8 +111,11 @@ class Acceptance:
         change = update(executions).values(status="RUNNING", run=1, input=input_text, **_traced(traceparent))
         return await self._change(execution_id, ("PENDING",), change, "trigger", actor)
 
-    async def retry(self, execution_id: str, actor: str, traceparent: str | None = None) -> Now | None:
-        """FAILED or CANCELLED becomes RUNNING in the next run, which settles its dead letters."""
+    async def retry(
+        self, execution_id: str, actor: str, traceparent: str | None = None, *, restart: Restart | None = None
+    ) -> Now | None:
+        """FAILED or CANCELLED becomes RUNNING in the next run, which settles its dead letters. With a `restart` also
+        COMPLETED does, and what these nodes did before no longer counts."""
         change = update(executions).values(
             status="RUNNING",
             run=executions.c.run + 1,
@@ -111,11 +123,30 @@ class Acceptance:
             error_node=None,
             started_ms=None,
             finished_ms=None,
+            done=None,
+            failed=None,
             **_traced(traceparent),
         )
         letters = update(dead_letters).values(status="RETRIED")
         letters = letters.where(dead_letters.c.execution_id == execution_id, dead_letters.c.status == "OPEN")
-        return await self._change(execution_id, ("FAILED", "CANCELLED"), change, "retry", actor, also=letters)
+
+        async def also(connection: AsyncConnection, run: int) -> None:
+            await connection.execute(letters)
+            if restart is not None:
+                await self._restart(connection, execution_id, run, restart.nodes)
+
+        allowed = ("FAILED", "CANCELLED") if restart is None else ("FAILED", "CANCELLED", "COMPLETED")
+        detail = None if restart is None else f"from {', '.join(restart.asked)}"
+        return await self._change(execution_id, allowed, change, "retry", actor, detail=detail, also=also)
+
+    async def _restart(self, connection: AsyncConnection, execution_id: str, run: int, nodes: Sequence[str]) -> None:
+        statement = self._database.insert(restarts)
+        upsert = statement.on_conflict_do_update(
+            index_elements=["execution_id", "node"], set_={"run": statement.excluded.run}
+        )
+        rows = [{"execution_id": execution_id, "node": node, "run": run} for node in nodes]
+        for start in range(0, len(rows), ROWS_TOGETHER):  # a statement has to be done within ANSWER_SECONDS
+            await connection.execute(upsert, rows[start : start + ROWS_TOGETHER])
 
     async def cancel(self, execution_id: str, actor: str) -> Now | None:
         """Marks the run; it is CANCELLED once the hot store has said so. Asked again, it is done all the same."""
@@ -131,8 +162,10 @@ class Acceptance:
         action: str,
         actor: str,
         *,
-        also: Update | None = None,
+        detail: str | None = None,
+        also: Callable[[AsyncConnection, int], Awaitable[None]] | None = None,
     ) -> Now | None:
+        """`also` is done in the same transaction; it gets the run that the execution is in now."""
         where = select(executions.c.status, executions.c.run).where(executions.c.id == execution_id)
         async with self._database.write() as connection:
             before = (await connection.execute(where.with_for_update())).one_or_none()
@@ -143,10 +176,10 @@ class Acceptance:
             changed = await connection.execute(change.where(executions.c.id == execution_id))
             if not changed.rowcount:  # it had been done before: nothing new for the trail
                 return Now(before.status, before.run, done=True)
-            if also is not None:
-                await connection.execute(also)
-            await connection.execute(insert(audit), [audit_line(actor, action, execution_id)])
             after = (await connection.execute(where)).one()
+            if also is not None:
+                await also(connection, after.run)
+            await connection.execute(insert(audit), [audit_line(actor, action, execution_id, detail)])
             return Now(after.status, after.run, done=True)
 
     async def _insert(
@@ -170,6 +203,9 @@ class Acceptance:
                 "input": wanted.input_text,
                 "created_ms": now_ms(),
                 "traceparent": wanted.traceparent,
+                "nodes": len(wanted.definition.nodes),
+                "done": 0,
+                "failed": 0,
             }
             for wanted, accepted in new
         ]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from sqlalchemy import bindparam, exc, func, insert, select, update
+from sqlalchemy import Text, bindparam, case, exc, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 from uuid_utils import uuid7
 
@@ -39,8 +39,16 @@ class _Held:
     last: str
     workflow: str
     status: str
+    done: int | None
+    failed: int | None
+    has_error: bool
     changed: bool = False
     news: dict[str, Any] = field(default_factory=dict)
+
+    def count(self, state: str) -> None:
+        if self.done is not None and self.failed is not None:  # what is unknown stays so until it is opened again
+            self.done += state in DONE
+            self.failed += state == NodeState.FAILED
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +150,16 @@ class Archive:
         table, found, wanted = executions.c, {}, sorted(ids)
         for start in range(0, len(wanted), IDS_TOGETHER):
             query = (
-                select(table.id, table.run, table.epoch, table.last_event, table.workflow, table.status)
+                select(
+                    table.id, table.run, table.epoch, table.last_event, table.workflow, table.status, table.done,
+                    table.failed, table.error.is_not(None).label("has_error"),
+                )
                 .where(table.id.in_(wanted[start : start + IDS_TOGETHER]))
                 .order_by(table.id)  # always the same order of locks
                 .with_for_update()
-            )
-            for row in await connection.execute(query):
-                found[row.id] = _Held(row.run, row.epoch, row.last_event, row.workflow, row.status)
+            )  # fmt: skip
+            for name, *values in await connection.execute(query):
+                found[name] = _Held(*values)
         return found
 
     async def _write(
@@ -168,7 +179,7 @@ class Archive:
             statement = self._database.insert(dead_letters)
             await connection.execute(statement.on_conflict_do_nothing(), letters)
         changed = [
-            {"x": name, "l": x.last, "s": x.status, **{key: x.news.get(key) for key in ("started_ms", *NEWS)}}
+            {"x": name, "l": x.last, "s": x.status, "d": x.done, "f": x.failed} | {key: x.news.get(key) for key in NEWS}
             for name, x in held.items()
             if x.changed
         ]
@@ -184,19 +195,26 @@ class Archive:
 TERMINAL_NAMES = frozenset(state.name for state in TERMINAL_EXECUTIONS)
 KNOWN_STATES = frozenset(ExecutionState)
 UNREADABLE = msgspec.json.encode(Failure("error", "The error could not be stored: see the events set aside.")).decode()
-NEWS = ("finished_ms", "error", "error_node")
+DONE = frozenset((NodeState.COMPLETED, NodeState.SKIPPED))
+NEWS = ("started_ms", "finished_ms", "error", "error_node")
 
 
 # What is new replaces what is known, except the start: an execution that is opened again after a loss began when it
-# began. The next run has a start of its own.
+# began. The next run has a start of its own. An error comes with its node, or without one.
 UPDATE_EXECUTION = (
     update(executions)
     .where(executions.c.id == bindparam("x"))
     .values(
         last_event=bindparam("l"),
         status=bindparam("s"),
-        **{name: func.coalesce(bindparam(name), executions.c[name]) for name in NEWS},
+        done=bindparam("d"),
+        failed=bindparam("f"),
         started_ms=func.coalesce(executions.c.started_ms, bindparam("started_ms")),
+        finished_ms=func.coalesce(bindparam("finished_ms"), executions.c.finished_ms),
+        error=func.coalesce(bindparam("error"), executions.c.error),
+        error_node=case(
+            (bindparam("error", type_=Text()).is_(None), executions.c.error_node), else_=bindparam("error_node")
+        ),
     )
 )
 
@@ -204,18 +222,24 @@ UPDATE_EXECUTION = (
 def _move(x: _Held, entry_id: str, event: Event) -> None:
     """The execution behind this event. What an earlier run still says does not end the later one."""
     x.last, x.changed = entry_id, True
-    if not event.status or event.run != x.run:
+    if event.run != x.run:
+        return
+    if event.error:
+        _fail(x, event)
+    if not event.status:
         return
     x.status = ExecutionState(event.status).name
     if event.status == ExecutionState.RUNNING:
         x.news.setdefault("started_ms", event.at_ms)
     else:
         x.news["finished_ms"] = event.at_ms
-    if event.error:
-        x.news["error"] = event.error
-        failed = next((c.node for c in event.changes if c.state == NodeState.FAILED), None)
-        if failed is not None:
-            x.news["error_node"] = failed
+
+
+def _fail(x: _Held, event: Event) -> None:
+    """Of several nodes that fail, the first one counts; an error without a node is the reason of the end."""
+    node = next((change.node for change in event.changes if change.state == NodeState.FAILED), None)
+    if node is None or not x.has_error:
+        x.news["error"], x.news["error_node"], x.has_error = event.error, node, True
 
 
 def _bare(event: Event) -> Event:
@@ -237,6 +261,8 @@ def _collect(rows: dict[tuple[str, int, str, int], dict[str, Any]], event: Event
             row = rows[key] = dict.fromkeys(VALUES)
             row.update(zip(KEY, key, strict=True))
         _apply_change(row, change, event.at_ms)
+        if event.run == x.run:
+            x.count(change.state)
         if change.state == NodeState.FAILED:
             letters.append(_letter(event, change, x))
     return letters

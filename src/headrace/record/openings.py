@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import Row, Select, bindparam, select, update
+from sqlalchemy import Row, Select, Update, bindparam, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headrace.model.state import NodeState
+from headrace.record.completions import ATTEMPTS, STANDS
 from headrace.record.database import Database
 from headrace.record.tables import attempts, definitions, executions
 
@@ -112,30 +113,35 @@ class Openings:
         return found
 
     async def take(self, changes: Sequence[tuple[Wanted, str]]) -> dict[str, str]:
-        """Sets the epochs of those that are still as they were; gives their inputs, by id. Their events begin anew."""
+        """Sets the epochs of those that are still as they were; gives their inputs, by id. Their events begin anew.
+
+        Of a next run it is counted now what is done already: from now on nothing of an earlier one is archived."""
         taken: dict[str, str] = {}
         table = executions.c
         async with self._database.write() as connection:
             for some in _slices(changes):
                 before = {one.execution_id: (one.run, one.epoch) for one, _ in some}
                 query = (
-                    select(table.id, table.run, table.epoch, table.input)
+                    select(table.id, table.run, table.epoch, table.input, table.done)
                     .where(table.status == "RUNNING", table.id.in_(before))
                     .order_by(table.id)  # always the same order of locks
                     .with_for_update()
                 )
-                found = await connection.execute(query)
-                unchanged = {row.id: row.input for row in found if (row.run, row.epoch) == before[row.id]}
+                ours = [row for row in await connection.execute(query) if (row.run, row.epoch) == before[row.id]]
+                unchanged = {row.id: row.input for row in ours}
                 rows = [{"x": one.execution_id, "e": epoch} for one, epoch in some if one.execution_id in unchanged]
                 if rows:
                     statement = update(executions).where(table.id == bindparam("x"))
                     await connection.execute(statement.values(epoch=bindparam("e"), last_event=""), rows)
+                if uncounted := [row.id for row in ours if row.done is None]:
+                    await connection.execute(_counted().where(table.id.in_(uncounted)))
                 taken |= unchanged
         return taken
 
     async def histories(self, wanted: Mapping[str, int]) -> AsyncGenerator[tuple[str, dict[str, NodeHistory]], None]:
         """Of each execution what is known of its nodes, one after the other, so that their outputs need not all be held
-        at once; `wanted` says the run of each. Completions of earlier runs stand, failed attempts of this one count."""
+        at once; `wanted` says the run of each. Completions of earlier runs stand, unless their nodes were restarted;
+        failed attempts of this run count."""
         async with self._database.read() as connection:
             for some in _slices(list(wanted)):
                 unknown = set(some)
@@ -153,7 +159,8 @@ async def _by_execution(
     """The attempts of each execution that has any, in their order. What is behind them is not read yet."""
     table = attempts.c
     query = (
-        select(attempts)
+        select(attempts, STANDS.label("stands"))
+        .select_from(ATTEMPTS)
         .where(table.execution_id.in_(ids))
         .order_by(table.execution_id, table.node, table.run, table.attempt)
         .execution_options(yield_per=ROWS_TOGETHER)
@@ -172,7 +179,7 @@ async def _by_execution(
 def _history(rows: Iterable[Row[Any]], run: int) -> dict[str, NodeHistory]:
     nodes: dict[str, NodeHistory] = {}
     for row in rows:
-        if row.run == run or row.state == NodeState.COMPLETED.name:
+        if row.run == run or row.stands:
             _add(nodes.setdefault(row.node, NodeHistory()), row)
     return nodes
 
@@ -200,6 +207,16 @@ def _code(failure: str) -> str:
         return str(msgspec.json.decode(failure)["code"])
     except (msgspec.MsgspecError, KeyError, TypeError):
         return ""
+
+
+def _counted() -> Update:
+    table = attempts.c
+    is_now = table.run == executions.c.run
+    count = select(func.count()).select_from(ATTEMPTS).where(table.execution_id == executions.c.id)
+    return update(executions).values(
+        done=count.where(STANDS | ((table.state == "SKIPPED") & is_now)).correlate(executions).scalar_subquery(),
+        failed=count.where(is_now, table.state == "FAILED").correlate(executions).scalar_subquery(),
+    )
 
 
 def _wanted() -> Select[Any]:

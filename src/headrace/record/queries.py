@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import ColumnElement, Select, Table, and_, func, or_, select
+from sqlalchemy import Column, ColumnElement, Select, Table, and_, func, or_, select
 
 from headrace.errors import BadValue
 from headrace.record.database import Database
 from headrace.record.ids import first_id
-from headrace.record.tables import audit, dead_letters, definitions, executions, partitions, set_aside
+from headrace.record.tables import audit, dead_letters, definitions, executions, failed_with, partitions, set_aside
 
 MOST_ITEMS = 1000
 MOST_SEARCHED = 50_000  # rows that one page of a search looks at
@@ -35,6 +35,9 @@ class ExecutionItem:
     created_ms: int
     started_ms: int | None
     finished_ms: int | None
+    nodes: int | None
+    done: int | None
+    failed: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,7 @@ class Queries:
     ) -> Page[ExecutionItem]:
         wanted = wanted or Filter()
         table = executions.c
-        query = select(*_columns(executions, ExecutionItem)).where(*_conditions(wanted)).order_by(table.id.desc())
+        query = select(*EXECUTION).where(*_conditions(wanted)).order_by(table.id.desc())
         if cursor:
             query = query.where(table.id < cursor)
         if not wanted.text:
@@ -123,7 +126,7 @@ class Queries:
         """Each with its newest version, by name."""
         table = definitions.c
         names = select(table.name, func.max(table.version).label("newest")).where(table.name > cursor)
-        newest = names.group_by(table.name).order_by(table.name).limit(_bounded(limit) + 1).subquery()
+        newest = names.group_by(table.name).order_by(table.name).limit(bounded(limit) + 1).subquery()
         query = (
             select(*_columns(definitions, Version))
             .join(newest, and_(table.name == newest.c.name, table.version == newest.c.newest))
@@ -182,7 +185,7 @@ class Queries:
             return {row.number: row.cursor for row in found}
 
     async def _page(self, query: Select[Any], item: type[Item], limit: int, *, key: str = "id") -> Page[Item]:
-        most = _bounded(limit)
+        most = bounded(limit)
         async with self._database.read() as connection:
             rows = (await connection.execute(query.limit(most + 1))).all()
         last = str(getattr(rows[most - 1], key)) if len(rows) > most else None
@@ -217,13 +220,16 @@ def _conditions(wanted: Filter) -> list[ColumnElement[bool]]:
     return conditions
 
 
-def _columns(table: Table, item: type[Any]) -> Sequence[ColumnElement[Any]]:
+def _columns(table: Table, item: type[Any]) -> Sequence[Column[Any]]:
     return [table.c[field.name] for field in fields(item)]
+
+
+EXECUTION = [failed_with if each.name == "error" else each for each in _columns(executions, ExecutionItem)]
 
 
 def _count(table: Table, *conditions: ColumnElement[bool]) -> Select[Any]:
     return select(func.count()).select_from(table).where(*conditions)
 
 
-def _bounded(limit: int) -> int:
+def bounded(limit: int) -> int:
     return min(max(limit, 1), MOST_ITEMS)

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import msgspec
-from sqlalchemy import Row, func, select
+from sqlalchemy import BigInteger, ColumnElement, Row, and_, exists, func, literal, select, tuple_
 
+from headrace.errors import BadValue
+from headrace.record.completions import ATTEMPTS, STANDS
 from headrace.record.database import Database
-from headrace.record.tables import attempts, definitions, executions
+from headrace.record.queries import Page, bounded
+from headrace.record.tables import attempts, definitions, executions, failed_with
 
 NAMES_TOGETHER = 500
 ROWS_TOGETHER = 1000
@@ -48,6 +51,12 @@ class Attempt(msgspec.Struct, frozen=True):
     reason: str | None
 
 
+class ListedAttempt(Attempt, frozen=True):
+    """`is_followed`: there is a later one of the same node."""
+
+    is_followed: bool
+
+
 class Begun(msgspec.Struct, frozen=True):
     """Of an execution's last run: where it comes from, when it began, and its error, if it has ended with one."""
 
@@ -59,6 +68,15 @@ class Begun(msgspec.Struct, frozen=True):
 
 
 ATTEMPT = [attempts.c[name] for name in Attempt.__struct_fields__]
+QUEUED_MS = func.coalesce(attempts.c.queued_ms, attempts.c.started_ms, attempts.c.finished_ms, 0)
+
+_later = attempts.alias()
+_follows = exists().where(
+    _later.c.execution_id == attempts.c.execution_id,
+    _later.c.node == attempts.c.node,
+    tuple_(_later.c.run, _later.c.attempt) > tuple_(attempts.c.run, attempts.c.attempt),
+)
+IS_FOLLOWED = _follows.correlate(attempts).label("is_followed")
 
 
 class Readings:
@@ -70,7 +88,7 @@ class Readings:
         query = (
             select(
                 table.id, table.definition_id, definitions.c.body, table.workflow, table.version, table.status,
-                table.run, table.epoch, table.last_event, table.input, table.error, table.error_node,
+                table.run, table.epoch, table.last_event, table.input, failed_with, table.error_node,
                 table.created_ms, table.started_ms, table.finished_ms,
             )
             .join(definitions, definitions.c.id == table.definition_id)
@@ -90,12 +108,13 @@ class Readings:
             return body
 
     async def latest_attempts(self, execution_id: str, run: int) -> dict[str, Attempt]:
-        """Of each node the last attempt in this run, or its completion in an earlier one."""
+        """Of each node the last attempt in this run, or its completion in an earlier one, if that stands."""
         table = attempts.c
         query = (
             select(*ATTEMPT)
+            .select_from(ATTEMPTS)
             .where(table.execution_id == execution_id)
-            .where((table.run == run) | (table.state == "COMPLETED"))
+            .where((table.run == run) | STANDS)
             .order_by(table.run, table.attempt)
             .execution_options(yield_per=ROWS_TOGETHER)
         )
@@ -119,17 +138,39 @@ class Readings:
         async with self._database.read() as connection:
             return [_attempt(row) for row in await connection.execute(query)][::-1]
 
+    async def attempts(self, execution_id: str, *, cursor: str = "", limit: int = 50) -> Page[ListedAttempt]:
+        """Of all nodes, by the time when they were queued; what never was, by the time of its end.
+
+        The page is made of keys alone: to reach what stands behind an output, SQLite reads through it."""
+        most = bounded(limit)
+        order = [QUEUED_MS, attempts.c.node, attempts.c.run, attempts.c.attempt]
+        keys = select(*order[1:], QUEUED_MS.label("at_ms")).where(attempts.c.execution_id == execution_id)
+        if cursor:
+            keys = keys.where(tuple_(*order) > _position(cursor))
+        page = keys.order_by(*order).limit(most + 1).subquery()
+        query = (
+            select(*ATTEMPT, IS_FOLLOWED, page.c.at_ms)
+            .join(page, and_(*(attempts.c[name] == page.c[name] for name in ("node", "run", "attempt"))))
+            .where(attempts.c.execution_id == execution_id)
+            .order_by(page.c.at_ms, *order[1:])
+        )
+        async with self._database.read() as connection:
+            rows = (await connection.execute(query)).all()
+        found = [ListedAttempt(*cast("Any", row[:-1])) for row in rows[:most]]
+        if len(rows) <= most:
+            return Page(found, None)
+        last = rows[most - 1]
+        return Page(found, f"{last.at_ms}-{last.run}-{last.attempt}-{last.node}")
+
     async def outputs(self, execution_id: str, nodes: Sequence[str]) -> dict[str, str]:
-        """Of those that are complete."""
+        """Of those whose completion stands."""
         found: dict[str, str] = {}
         table = attempts.c
         async with self._database.read() as connection:
             for start in range(0, len(nodes), NAMES_TOGETHER):
-                query = select(table.node, table.output).where(
-                    table.execution_id == execution_id,
-                    table.state == "COMPLETED",
-                    table.node.in_(nodes[start : start + NAMES_TOGETHER]),
-                )
+                some = table.node.in_(nodes[start : start + NAMES_TOGETHER])
+                query = select(table.node, table.output).select_from(ATTEMPTS)
+                query = query.where(table.execution_id == execution_id, some, STANDS)
                 found.update((row.node, row.output) for row in await connection.execute(query))
         return found
 
@@ -137,7 +178,7 @@ class Readings:
         """The first of its nodes was queued then; None where none ever was."""
         table = executions.c
         query = (
-            select(table.id, table.workflow, table.traceparent, table.error, func.min(attempts.c.queued_ms))
+            select(table.id, table.workflow, table.traceparent, failed_with, func.min(attempts.c.queued_ms))
             .outerjoin(attempts, (attempts.c.execution_id == table.id) & (attempts.c.run == table.run))
             .where(table.id.in_(ids))
             .group_by(table.id)
@@ -149,6 +190,14 @@ class Readings:
         """Raises RecordUnavailable if SQL does not answer."""
         async with self._database.read() as connection:
             await connection.execute(select(1))
+
+
+def _position(cursor: str) -> ColumnElement[Any]:
+    try:
+        at_ms, run, attempt, node = cursor.split("-")
+        return tuple_(literal(int(at_ms), BigInteger), node, int(run), int(attempt))
+    except ValueError:
+        raise BadValue("the cursor is not one of this list") from None
 
 
 def _attempt(row: Row[Any]) -> Attempt:

@@ -6,7 +6,19 @@ UUIDv7, so ids sort by the time of creation.
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, ForeignKey, Index, Integer, MetaData, String, Table, Text, UniqueConstraint
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    case,
+)
 
 metadata = MetaData(
     naming_convention={
@@ -36,7 +48,8 @@ definitions = Table(
 
 # `epoch` and `last_event` say how far the hot store's events have been applied: an event is applied only if it has this
 # epoch and follows this one. `cancelled_run` is the last run that somebody cancelled. `traceparent` came with the
-# request for the last run, or with an earlier one.
+# request for the last run, or with an earlier one. `done` counts nodes that are COMPLETED or SKIPPED, `failed` those
+# that are FAILED; both are null from the request for a next run until it is opened. `error` is the run's first one.
 executions = Table(
     "executions",
     metadata,
@@ -57,9 +70,15 @@ executions = Table(
     Column("started_ms", BigInteger),
     Column("finished_ms", BigInteger),
     Column("traceparent", String(55)),
+    Column("nodes", Integer),
+    Column("done", Integer),
+    Column("failed", Integer),
     Index(None, "status", "id"),
     Index(None, "workflow", "id"),
 )
+
+# What users see as an execution's error. With on_failure: continue it may have one already, and still run.
+failed_with = case((executions.c.status == "FAILED", executions.c.error)).label("error")
 
 # One row per attempt; a node that was skipped has the attempt that it never started.
 attempts = Table(
@@ -78,6 +97,15 @@ attempts = Table(
     Column("output", Text),
     Column("error", Text),
     Column("reason", Text),
+)
+
+# Nodes that were asked to run again although they were COMPLETED: what they did before this run does not count.
+restarts = Table(
+    "restarts",
+    metadata,
+    Column("execution_id", ID, ForeignKey("executions.id", ondelete="CASCADE"), primary_key=True),
+    Column("node", NAME, primary_key=True),
+    Column("run", Integer, nullable=False),
 )
 
 # What handlers logged through ctx.log, as a JSON list; for people to read.

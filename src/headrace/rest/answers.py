@@ -57,7 +57,17 @@ class Failure(TypedDict):
     node: NotRequired[str | None]
 
 
+class Progress(TypedDict):
+    """Nodes; `done` are COMPLETED or SKIPPED."""
+
+    done: int
+    total: int
+    failed: int
+
+
 class ExecutionSummary(TypedDict):
+    """`progress` is in lists alone, and null while it is unknown."""
+
     execution_id: str
     workflow: str
     version: int
@@ -67,6 +77,7 @@ class ExecutionSummary(TypedDict):
     created_at: str
     started_at: NotRequired[str | None]
     finished_at: NotRequired[str | None]
+    progress: NotRequired[Progress | None]
 
 
 class Node(TypedDict):
@@ -98,6 +109,10 @@ class Attempt(TypedDict):
     started_at: NotRequired[str | None]
     finished_at: NotRequired[str | None]
     error: NotRequired[Failure | None]
+
+
+class NodeAttempt(Attempt):
+    node: str
 
 
 class NodeDetail(Node):

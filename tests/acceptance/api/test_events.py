@@ -134,6 +134,7 @@ async def test_the_live_feed_of_the_list(remote: Remote, ledger: Path, tmp_path:
     _, kind, data = await anext(feed)
     assert kind == "change" and data["gone"] == []
     assert [(each["execution_id"], each["status"]) for each in data["items"]] == [(execution_id, "RUNNING")]
+    assert data["items"][0]["progress"] == {"done": 0, "total": 1, "failed": 0}
     gate.touch()
     async for _, _, data in feed:  # it has started; it has ended
         if data["gone"]:

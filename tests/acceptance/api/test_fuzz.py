@@ -41,9 +41,9 @@ CASES = {
     "submit_workflow": 1100, "validate_definition": 1100, "start_execution": 1200, "trigger_execution": 700,
     "retry_dead_letters": 600, "follow_executions": 300, "list_executions": 800, "list_dead_letters": 500,
     "audit": 500, "list_workflows": 400, "get_workflow": 400, "get_workflow_version": 300, "get_execution": 300,
-    "get_node": 400, "follow_execution": 300, "explain_execution": 200, "cancel_execution": 200, "retry_execution": 200,
-    "get_dead_letter": 200, "retry_dead_letter": 200, "drop_dead_letter": 200, "list_workers": 50, "list_queues": 50,
-    "list_handlers": 50, "metrics": 50, "healthz": 5, "readyz": 5,
+    "get_node": 400, "list_attempts": 300, "follow_execution": 300, "explain_execution": 200, "cancel_execution": 200,
+    "retry_execution": 400, "get_dead_letter": 200, "retry_dead_letter": 200, "drop_dead_letter": 200,
+    "list_workers": 50, "list_queues": 50, "list_handlers": 50, "metrics": 50, "healthz": 5, "readyz": 5,
 }  # fmt: skip
 DRAWN = 0.1  # of what the schema alone does not give; to draw is slow, to edit is quick
 WITH_KEYS = ("list_workers", "list_queues", "list_handlers", "metrics")  # elsewhere a bad key would hide all else
@@ -66,6 +66,7 @@ BODIES: dict[str, list[Any]] = {
         {"definition": greeting(), "input_params": {"who": "Ada"}},
     ],
     "trigger_execution": [{"input_params": {"who": "Ada"}}, {}],
+    "retry_execution": [{"from": ["a"]}, {"from": ["a", "b"]}, {}],
     "retry_dead_letters": [{"ids": [NOBODY]}, {"workflow": "greeting"}, {}],
 }
 QUERY = {

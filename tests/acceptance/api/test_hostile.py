@@ -230,11 +230,12 @@ async def test_paths_and_methods(quiet: Api) -> None:
         "/v1/executions%00", "/v1/executions/%ff", "/v1/workflows/%0a", "/v1/workflows/..", "/v1/workflows/A",
         "/v1/workflows/x/versions/0", "/v1/workflows/x/versions/-1", "/v1/workflows/x/versions/99999999999",
         "/v1/workflows/x/versions/1.0", "/v1/dlq/%00", "/v1/dlq/x", "/docs/", "/static/../../etc/passwd", "/%",
-        "/" + "a" * 9000,
+        "/" + "a" * 9000, "/" + "a" * 300 + ".js", "/assets/" + "a" * 300 + ".js",
     )  # fmt: skip
     with_names = (
-        "executions/{}", "executions/{}/nodes/{}", "executions/{}/events", "executions/{}/cancel", "workflows/{}",
-        "workflows/x/versions/{}", "dlq/{}", "dlq/{}/retry", "workflow/trigger/{}",
+        "executions/{}", "executions/{}/nodes/{}", "executions/{}/attempts", "executions/{}/events",
+        "executions/{}/cancel", "executions/{}/retry", "workflows/{}", "workflows/x/versions/{}", "dlq/{}",
+        "dlq/{}/retry", "workflow/trigger/{}",
     )  # fmt: skip
     asked = [
         *itertools.product(("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"), plain),

@@ -24,6 +24,7 @@ OPERATIONS = {
     "GET /v1/executions/events": "follow_executions",
     "GET /v1/executions/{execution_id}": "get_execution",
     "GET /v1/executions/{execution_id}/nodes/{node}": "get_node",
+    "GET /v1/executions/{execution_id}/attempts": "list_attempts",
     "GET /v1/executions/{execution_id}/events": "follow_execution",
     "GET /v1/executions/{execution_id}/why": "explain_execution",
     "POST /v1/executions/{execution_id}/cancel": "cancel_execution",
@@ -91,6 +92,7 @@ async def test_answers_are_as_it_says(api: Api, ledger: Path) -> None:
         "submit_workflow": greeting(),
         "validate_definition": greeting(),
         "start_execution": {"workflow": "greeting"},
+        "retry_execution": {"from": ["a"]},
         "retry_dead_letters": {},
     }
     for call, operation in operations(document):

@@ -212,6 +212,47 @@ async def test_list_with_pages_and_filters(remote: Remote) -> None:
     assert await listed(since="2100-01-01") == []
 
 
+async def test_the_list_tells_how_far_each_is(remote: Remote, ledger: Path, tmp_path: Path) -> None:
+    note, gate = {"ledger": str(ledger)}, tmp_path / "gate"
+    flow = {
+        "name": remote.name,
+        "on_failure": "continue",
+        "nodes": [
+            node("bad", handler="break", config={**note, "only_run": 1}),
+            node("after", "bad", config=note),
+            node("good", config=note),
+            node("held", "good", config={**note, "gate": str(gate)}),
+            node("last", "held", config=note),
+        ],
+    }
+    waiting = (await remote.post("/v1/workflow", flow, status=201))["execution_id"]
+
+    async def told() -> dict[str, Any]:
+        items = (await remote.get("/v1/executions", params={"workflow": remote.name}))["items"]
+        return {each["execution_id"]: (each["status"], each["error"], each["progress"]) for each in items}
+
+    async def is_told(execution_id: str, status: str, done: int, failed: int) -> Any:
+        async def told_so() -> Any:
+            found = (await told())[execution_id]
+            return found if found[::2] == (status, {"done": done, "total": 5, "failed": failed}) else None
+
+        return await until(told_so, f"{execution_id} to be {status} with {done} done and {failed} failed")
+
+    await is_told(waiting, "PENDING", 0, 0)
+    cancelled, failed = [await remote.start(flow) for _ in range(2)]
+    for each in (cancelled, failed):
+        assert (await is_told(each, "RUNNING", 2, 1))[1] is None  # good; after is skipped
+    await remote.post(f"/v1/executions/{cancelled}/cancel")
+    await is_told(cancelled, "CANCELLED", 2, 1)
+    gate.touch()
+    _, error, _ = await is_told(failed, "FAILED", 4, 1)
+    assert (error["node"], error["message"]) == ("bad", "broken")
+    assert (await remote.get(f"/v1/executions/{failed}"))["error"] == error
+    for each in (cancelled, failed):
+        await remote.post(f"/v1/executions/{each}/retry")
+        await is_told(each, "COMPLETED", 5, 0)
+
+
 @pytest.mark.calls("GET /v1/executions/{execution_id}/nodes/{node}")
 async def test_a_node_with_config_output_and_attempts(remote: Remote, ledger: Path) -> None:
     given = {"ledger": str(ledger), "fails": 1, "value": ["{{ start.who }}", "{{ secret.TOKEN }}"]}
@@ -233,6 +274,51 @@ async def test_a_node_with_config_output_and_attempts(remote: Remote, ledger: Pa
         assert each["worker"].startswith("worker@")
         assert all(TIME.fullmatch(each[name]) for name in ("queued_at", "started_at", "finished_at"))
     problem(await remote.http.get(f"/v1/executions/{execution_id}/nodes/b"), 404, "node_not_found")
+
+
+@pytest.mark.calls("GET /v1/executions/{execution_id}/attempts")
+async def test_all_attempts_of_an_execution(remote: Remote, ledger: Path) -> None:
+    note = {"ledger": str(ledger)}
+    flow = {
+        "name": remote.name,
+        "on_failure": "continue",
+        "nodes": [
+            node("a", handler="fail", config={**note, "fails": 1}),
+            node("b", "a", handler="break", config={**note, "only_run": 1}),
+            node("c", "b", config=note),
+        ],
+    }
+    execution_id = await remote.start(flow)
+    await remote.ended(execution_id)
+    await remote.post(f"/v1/executions/{execution_id}/retry")
+    await remote.ended(execution_id)
+    path = f"/v1/executions/{execution_id}/attempts"
+    whole = await remote.get(path)
+    assert whole["next_cursor"] is None
+    found = [(each["node"], each["run"], each["attempt"], each["status"]) for each in whole["items"]]
+    assert found == [
+        ("a", 1, 1, "FAILED"), ("a", 1, 2, "COMPLETED"), ("b", 1, 1, "FAILED"), ("c", 1, 0, "SKIPPED"),
+        ("b", 2, 1, "COMPLETED"), ("c", 2, 1, "COMPLETED"),
+    ]  # fmt: skip
+    assert whole["items"][0]["next_attempt_at"] and whole["items"][2]["error"]["message"] == "broken"
+    pages, cursor = [], ""
+    while cursor is not None:
+        page = await remote.get(path, params={"limit": 1, "cursor": cursor})
+        pages += page["items"]
+        cursor = page["next_cursor"]
+    assert pages == whole["items"]
+    for name in ("a", "b", "c"):
+        details = (await remote.get(f"/v1/executions/{execution_id}/nodes/{name}"))["attempts"]
+        own = [each for each in whole["items"] if each["node"] == name]
+        assert own == [{"node": name, **each} for each in map(without_logs, details)]
+    waiting = await remote.post("/v1/workflow", flow, status=201)
+    assert await remote.get(f"/v1/executions/{waiting['execution_id']}/attempts") == {"items": [], "next_cursor": None}
+    for cursor in ("x", "1-1-1", "1-1-1-\x00", "9" * 16 + "-1-1-a"):
+        problem(await remote.http.get(path, params={"cursor": cursor}), 422, "invalid_request")
+
+
+def without_logs(attempt: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in attempt.items() if name != "logs"}
 
 
 @pytest.mark.calls("GET /v1/executions/{execution_id}/why", "POST /v1/executions/{execution_id}/cancel")
@@ -298,8 +384,37 @@ async def test_retry_keeps_what_is_complete(remote: Remote, tmp_path: Path) -> N
         problem(await remote.http.post(f"/v1/executions/{execution_id}/retry"), 409, "conflict")
 
 
+@pytest.mark.calls("POST /v1/executions/{execution_id}/retry", "GET /v1/audit")
+async def test_retry_from_a_node(remote: Remote, ledger: Path) -> None:
+    execution_id = await broken(remote, ledger, remote.name)
+    path = f"/v1/executions/{execution_id}/retry"
+    for body, loc, said in (
+        ({"from": ["a", "aa", "x"]}, ["from", 1], "there is no node aa: did you mean a?"),
+        ({"from": ["a", 7]}, ["from", 1], "from[1] must be the id of a node, not a number"),
+        ({"from": "a"}, ["from"], 'from must be a list of nodes, not the text "a": write [a]'),
+        ({"form": ["a"]}, ["form"], "the body has no field form: did you mean from?"),
+    ):
+        error = problem(await remote.http.post(path, json=body), 422, "invalid_request")["errors"][0]
+        assert (error["loc"], error["msg"]) == (loc, said)
+    refused = problem(await remote.http.post(path, json={"from": ["x", "\u202ey"]}), 422, "invalid_request")
+    assert [each["msg"] for each in refused["errors"]] == ["there is no node x", "there is no node \\u202ey"]
+    assert (await remote.get(f"/v1/executions/{execution_id}"))["run"] == 1
+    assert (await remote.post(path, {"from": ["a"]}))["run"] == 2
+    assert (await remote.ended(execution_id))["status"] == "COMPLETED"
+    problem(await remote.http.post(path, json={"from": []}), 409, "conflict")
+    problem(await remote.http.post(path), 409, "conflict")
+    assert (await remote.post(path, {"from": ["b", "b"]}))["run"] == 3
+    ended = await remote.ended(execution_id)
+    assert (ended["status"], ended["run"]) == ("COMPLETED", 3)
+    assert [(each["run"], each["node"]) for each in read(ledger)] == [(1, "a"), (1, "b"), (2, "a"), (2, "b"), (3, "b")]
+    trail = (await remote.get("/v1/audit", params={"execution_id": execution_id}))["items"]
+    assert [(each["action"], each["detail"]) for each in trail] == [
+        ("retry", "from b, b"), ("retry", "from a"), ("start", None),
+    ]  # fmt: skip
+
+
 async def test_an_execution_that_is_not_there(remote: Remote) -> None:
-    reads = [("GET", each) for each in ("", "/nodes/a", "/events", "/why")]
+    reads = [("GET", each) for each in ("", "/nodes/a", "/attempts", "/events", "/why")]
     for method, path in (*reads, ("POST", "/cancel"), ("POST", "/retry")):
         for name in (NOBODY, "nobody", "%00", "..%2f..", NOBODY.upper(), "\u00e4", "a" * 5000):
             answer = await remote.http.request(method, f"/v1/executions/{name}{path}")

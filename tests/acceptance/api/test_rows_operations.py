@@ -145,10 +145,10 @@ async def test_what_cannot_go_on_is_told(remote: Remote, house: House, ledger: P
 
 @pytest.mark.calls("GET /healthz", "GET /readyz", "GET /metrics", "GET /docs", "GET /")
 async def test_health_metrics_and_documents(remote: Remote) -> None:
-    async def counted(route: str) -> float:
+    async def counted(route: str, status: int = 404) -> float:
         text = (await remote.http.get("/metrics")).text
         assert "headrace_http_request_seconds_bucket" in text and "/nothing/here" not in text
-        line = f'headrace_http_requests_total{{method="GET",route="{route}",status="404"}} '
+        line = f'headrace_http_requests_total{{method="GET",route="{route}",status="{status}"}} '
         return next((float(each[len(line) :]) for each in text.splitlines() if each.startswith(line)), 0.0)
 
     assert await remote.get("/healthz") == {"status": "ok"}
@@ -160,7 +160,9 @@ async def test_health_metrics_and_documents(remote: Remote) -> None:
     page = await remote.http.get("/docs")
     assert page.headers["content-type"].startswith("text/html") and "/v1/executions/{execution_id}" in page.text
     assert "http://" not in page.text and "https://" not in page.text and "<script" not in page.text
+    before = await counted("ui", 200)
     front = await remote.http.get("/")
+    assert await counted("ui", 200) == before + 1
     assert front.status_code == 200 and front.headers["content-type"].startswith("text/html")
 
 

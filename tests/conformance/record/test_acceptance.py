@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import update
 
 from headrace.errors import BadValue
-from headrace.record.acceptance import Acceptance, Accepted, Idempotency, KeyReused, Now, Submission
+from headrace.record.acceptance import Acceptance, Accepted, Idempotency, KeyReused, Now, Restart, Submission
 from headrace.record.database import Database
-from headrace.record.tables import audit, dead_letters, definitions, executions, idempotency_keys
+from headrace.record.tables import audit, dead_letters, definitions, executions, idempotency_keys, restarts
 from tests.conformance.record.rows import definition, put, row, rows, started, submission
 
 MANY = 50
@@ -189,6 +189,7 @@ ACTIONS: dict[str, tuple[Action, set[str]]] = {
     "retry": (lambda acceptance, x: acceptance.retry(x, "ann"), {"FAILED", "CANCELLED"}),
     "cancel": (lambda acceptance, x: acceptance.cancel(x, "ann"), {"RUNNING"}),
 }
+FROM_A = Restart(["a"], ["a", "b"])
 
 
 @pytest.mark.parametrize("action", ACTIONS)
@@ -222,3 +223,46 @@ async def test_a_retry_settles_the_open_dead_letters(database: Database) -> None
     await end(database, execution_id, "FAILED")
     await Acceptance(database).retry(execution_id, "ann")
     assert [each["status"] for each in await rows(database, dead_letters)] == ["RETRIED", "DROPPED", "OPEN"]
+
+
+# ---- restart
+
+
+async def test_one_restart_wins_and_is_written_down_with_its_run(database: Database) -> None:
+    execution_id = await started(database)
+    await end(database, execution_id, "COMPLETED")
+    acceptance = Acceptance(database)
+    asked = [Restart([f"n{n}"], [f"n{n}", "last"]) for n in range(TAKERS)]
+    answers = await asyncio.gather(*(acceptance.retry(execution_id, "bob", restart=each) for each in asked))
+    (winner,) = [n for n, answer in enumerate(answers) if answer == Now("RUNNING", 2, done=True)]
+    found = {each["node"]: each["run"] for each in await rows(database, restarts)}
+    assert found == {f"n{winner}": 2, "last": 2}
+    assert [line["detail"] for line in await rows(database, audit, action="retry")] == [f"from n{winner}"]
+    assert (await row(database, executions))["done"] is None
+
+
+async def test_the_last_restart_of_a_node_counts(database: Database) -> None:
+    execution_id, other = await started(database), await started(database)
+    acceptance = Acceptance(database)
+    for each, restart in ((execution_id, FROM_A), (other, FROM_A), (execution_id, Restart(["b"], ["b"]))):
+        await end(database, each, "FAILED")
+        await acceptance.retry(each, "ann", restart=restart)
+    found = {(each["execution_id"], each["node"]): each["run"] for each in await rows(database, restarts)}
+    assert found == {(execution_id, "a"): 2, (execution_id, "b"): 3, (other, "a"): 2, (other, "b"): 2}
+
+
+async def test_a_restart_that_the_state_does_not_allow_leaves_nothing(database: Database) -> None:
+    for status in ("PENDING", "RUNNING"):
+        execution_id = await started(database)
+        await end(database, execution_id, status)
+        assert await Acceptance(database).retry(execution_id, "ann", restart=FROM_A) == Now(status, 1, done=False)
+    assert await Acceptance(database).retry("nobody", "ann", restart=FROM_A) is None
+    assert await rows(database, restarts) == await rows(database, audit, action="retry") == []
+
+
+async def test_a_restart_of_very_many_nodes_is_one_transaction(database: Database) -> None:
+    execution_id = await started(database)
+    await end(database, execution_id, "COMPLETED")
+    nodes = [f"n{n}" for n in range(20_000)]
+    await Acceptance(database).retry(execution_id, "ann", restart=Restart(["n0"], nodes))
+    assert len(await rows(database, restarts)) == len(nodes)

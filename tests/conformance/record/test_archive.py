@@ -13,6 +13,8 @@ from headrace.model.messages import Change
 from headrace.record.acceptance import Acceptance
 from headrace.record.archive import Applied, Archive, Ended, Entry
 from headrace.record.database import Database
+from headrace.record.queries import Queries
+from headrace.record.readings import Readings
 from headrace.record.tables import attempts, dead_letters, executions, set_aside
 from tests.conformance.record.chains import Chain, failure
 from tests.conformance.record.rows import opened, put, row, rows, started
@@ -124,6 +126,56 @@ async def test_a_run_that_is_opened_again_keeps_its_start_and_the_next_one_has_i
     await opened(database, execution_id, "e3")
     await Chain(database, execution_id, "e3", run=2).add(status="R", at_ms=40)
     assert (await row(database, executions))["started_ms"] == 40
+
+
+async def test_the_first_error_of_a_run_is_its_error_once_it_has_failed(database: Database) -> None:
+    execution_id, events = await chain(database)
+    first, second, deadline = failure("fatal", "first"), failure("fatal", "second"), failure("timeout")
+    readings = Readings(database)
+
+    async def shown() -> tuple[str | None, str | None]:
+        stored = await readings.execution(execution_id)
+        (item,) = (await Queries(database).executions()).items
+        assert stored is not None and stored.error == item.error
+        return stored.error, stored.error_node if stored.error else None
+
+    await events.add(Change("a", "F", 1, first), Change("b", "S", 0, "a"), error=first)
+    assert await shown() == (None, None)  # it goes on, with what does not depend on a
+    await events.add(Change("c", "F", 1, second), status="F", error=second)
+    assert await shown() == (first, "a")
+    await Acceptance(database).retry(execution_id, "ann")
+    assert await shown() == (None, None)
+    await opened(database, execution_id, "e2")
+    events = Chain(database, execution_id, "e2", run=2)
+    await events.add(Change("c", "F", 1, second), error=second)
+    await events.add(status="F", error=deadline)
+    assert await shown() == (deadline, None)
+
+
+async def test_progress_is_counted_as_events_are_applied(database: Database) -> None:
+    execution_id, events = await chain(database)
+    fatal = failure("fatal")
+
+    async def counted() -> tuple[int | None, ...]:
+        stored = await row(database, executions)
+        return stored["done"], stored["failed"]
+
+    entries = [events.next(Change("a", "C", 1, "1"), Change("b", "F", 1, fatal)), events.next(Change("c", "S", 0, "b"))]
+    for _ in range(2):  # what comes again is passed over
+        await Archive(database).apply(0, 1, entries)
+        assert await counted() == (2, 1)
+    await opened(database, execution_id, "e2")  # a rebuild
+    assert await counted() == (2, 1)
+    events = Chain(database, execution_id, "e2")
+    await events.add(Change("d", "C", 1, "1"), status="F", error=fatal)
+    assert await counted() == (3, 1)
+    await events.add(Change("e", "C", 1, "1"))  # it was still running
+    assert await counted() == (4, 1)
+    await Acceptance(database).retry(execution_id, "ann")
+    await events.add(Change("f", "C", 1, "1"), Change("g", "F", 1, fatal))
+    assert await counted() == (None, None)
+    await opened(database, execution_id, "e3")
+    assert await counted() == (4, 0)  # a, d, e, f
 
 
 async def test_one_dead_letter_per_run_and_node(database: Database) -> None:

@@ -56,6 +56,8 @@ class Known:
     error_node: str | None = None
     started_ms: int | None = None
     finished_ms: int | None = None
+    done: int | None = 0
+    failed: int | None = 0
     attempts: dict[tuple[str, int, int], dict[str, Any]] = field(default_factory=dict)
     letters: dict[tuple[int, str], tuple[int, str]] = field(default_factory=dict)
 
@@ -65,16 +67,30 @@ class Known:
         self.last = entry_id
         for change in event.changes:
             self._change(event, change)
-        if not event.status or event.run != self.run:
+        if event.run != self.run:
+            return
+        self._progress(event)
+        if not event.status:
             return
         self.status = STATUSES[event.status]
         if event.status == "R":
             self.started_ms = self.started_ms or event.at_ms
         else:
             self.finished_ms = event.at_ms
-        if event.error:
-            self.error = event.error
-            self.error_node = next((c.node for c in event.changes if c.state == "F"), self.error_node)
+
+    def _progress(self, event: Event) -> None:
+        assert self.done is not None and self.failed is not None
+        states = [change.state for change in event.changes]
+        self.done += states.count("C") + states.count("S")
+        self.failed += states.count("F")
+        node = next((change.node for change in event.changes if change.state == "F"), None)
+        if event.error and (node is None or self.error is None):
+            self.error, self.error_node = event.error, node
+
+    def count(self) -> None:
+        """What stands when it is opened; of this run there is nothing yet."""
+        if self.done is None:
+            self.done, self.failed = [each["state"] for each in self.attempts.values()].count("COMPLETED"), 0
 
     def _change(self, event: Event, change: Change) -> None:
         known = self.attempts.setdefault((change.node, event.run, change.attempt), {})
@@ -130,7 +146,8 @@ class Deliveries(RuleBasedStateMachine):
         for each in sorted(whose):
             source = self._sources[self._ids[each]]
             made = [Change(node, state, attempt, _detail(state, number), number) for node, state, attempt in changes]
-            error = failure("fatal", f"event {number}") if status == "F" else ""
+            fails = status == "F" or any(state == "F" for _, state, _ in changes)
+            error = failure("fatal", f"event {number}") if fails else ""
             event = Event(self._ids[each], source.epoch, source.run, 0, source.last, number, status, error, made)
             source.last = f"{number}-0"
             self._stream.append((source.last, event))
@@ -144,6 +161,7 @@ class Deliveries(RuleBasedStateMachine):
         epoch = f"e{next(self._numbers)}"
         self._run(opened(self._database, self._ids[whose], epoch))
         known.epoch, known.last = epoch, ""
+        known.count()
         source.epoch, source.last, source.run = epoch, "", known.run
 
     @rule(whose=st.integers(0, EXECUTIONS - 1))
@@ -154,7 +172,7 @@ class Deliveries(RuleBasedStateMachine):
         assert now.done == (known.status in ("FAILED", "CANCELLED"))
         if now.done:
             known.run, known.status = known.run + 1, "RUNNING"
-            known.error = known.error_node = known.started_ms = known.finished_ms = None
+            known.error = known.error_node = known.started_ms = known.finished_ms = known.done = known.failed = None
             known.letters = {key: (attempt, "RETRIED") for key, (attempt, _) in known.letters.items()}
 
     @rule(whose=st.integers(0, EXECUTIONS - 1))
@@ -228,7 +246,9 @@ class Deliveries(RuleBasedStateMachine):
         return found
 
 
-NAMES = ("epoch", "run", "last_event", "status", "error", "error_node", "started_ms", "finished_ms")
+NAMES = (
+    "epoch", "run", "last_event", "status", "error", "error_node", "started_ms", "finished_ms", "done", "failed",
+)  # fmt: skip
 VALUES = ("state", "worker", "queued_ms", "started_ms", "finished_ms", "due_ms", "output", "error", "reason")
 
 
@@ -237,6 +257,7 @@ def _shown(known: dict[str, Known]) -> dict[str, Any]:
         name: {
             "execution": [
                 one.epoch, one.run, one.last, one.status, one.error, one.error_node, one.started_ms, one.finished_ms,
+                one.done, one.failed,
             ],
             "attempts": one.attempts,
             "letters": one.letters,

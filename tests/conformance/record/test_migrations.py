@@ -45,6 +45,36 @@ async def test_a_migrated_schema_is_the_one_that_the_tables_make(empty: Database
     assert await _read(empty, _shape) == await _read(database, _shape)
 
 
+async def test_progress_is_counted_of_what_is_there(empty: Database) -> None:
+    await migrations.upgrade(empty, "0003")
+    nodes = '{"id": "a"}, {"id": "b"}, {"id": "c"}, {"id": "d"}'
+    made = {
+        "definitions": [f"'d', 'w', 1, 'h', '{{\"nodes\": [{nodes}]}}', 0"],
+        "executions": [
+            f"'{status}', 'd', 'w', 1, 0, '{status}', {run}, '', '', 0, NULL, NULL, NULL, 0, NULL, NULL, NULL"
+            for status, run in (("PENDING", 0), ("RUNNING", 1), ("FAILED", 2), ("CANCELLED", 1), ("COMPLETED", 1))
+        ],
+        "attempts": [
+            f"'{execution}', '{node}', {run}, 1, '{state}', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL"
+            for execution, node, run, state in (
+                ("RUNNING", "a", 1, "COMPLETED"), ("RUNNING", "b", 1, "RUNNING"),
+                ("FAILED", "a", 1, "COMPLETED"), ("FAILED", "b", 1, "FAILED"), ("FAILED", "c", 1, "SKIPPED"),
+                ("FAILED", "b", 2, "COMPLETED"), ("FAILED", "c", 2, "FAILED"), ("FAILED", "d", 2, "SKIPPED"),
+                ("CANCELLED", "a", 1, "FAILED"), ("CANCELLED", "b", 1, "QUEUED"),
+            )
+        ],
+    }  # fmt: skip
+    async with empty.write() as connection:
+        for table, rows in made.items():
+            for values in rows:
+                await connection.exec_driver_sql(f"INSERT INTO {table} VALUES ({values})")
+    await migrations.upgrade(empty)
+    page = await Queries(empty).executions()
+    assert {each.id: (each.done, each.nodes, each.failed) for each in page.items} == {
+        "PENDING": (0, 4, 0), "RUNNING": (1, 4, 0), "FAILED": (3, 4, 1), "CANCELLED": (0, 4, 1), "COMPLETED": (4, 4, 0),
+    }  # fmt: skip
+
+
 async def test_many_may_upgrade_at_once(empty_url: str) -> None:
     databases = [Database(empty_url) for _ in range(3)]
     await asyncio.gather(*(migrations.upgrade(each) for each in databases))

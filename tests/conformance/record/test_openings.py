@@ -10,9 +10,10 @@ import pytest
 from sqlalchemy import update
 
 from headrace.model.messages import Change
-from headrace.record.acceptance import Acceptance
+from headrace.record.acceptance import Acceptance, Restart
 from headrace.record.database import Database
 from headrace.record.openings import NodeHistory, Openings
+from headrace.record.readings import Readings
 from headrace.record.tables import attempts, executions
 from tests.conformance.record.chains import Chain, failure
 from tests.conformance.record.rows import definition, history, opened, put, row, started
@@ -133,3 +134,48 @@ async def test_a_history_has_the_completions_of_all_runs_and_the_failures_of_thi
         "third": ("COMPLETED", 1, "3"),
     }
     assert nodes["other"].error == fatal
+
+
+async def test_a_history_has_no_completion_from_before_a_restart(database: Database) -> None:
+    """Whenever it was archived, and in every run that follows."""
+    execution_id = await started(database)
+    acceptance, readings = Acceptance(database), Readings(database)
+    await opened(database, execution_id, "e1")
+    chain = Chain(database, execution_id, "e1")
+    fatal = failure("fatal")
+    await chain.add(Change("a", "C", 1, '"a1"'), Change("b", "C", 1, '"b1"'), Change("d", "F", 1, fatal), status="F")
+    await acceptance.retry(execution_id, "ann", restart=Restart(["b"], ["b", "c", "d"]))
+    await chain.add(Change("c", "C", 1, '"c1"'))  # it was still running when its run failed
+    assert await outputs_for(database, execution_id, 2) == {"a": '"a1"'}
+    assert set(await readings.latest_attempts(execution_id, 2)) == {"a"}
+    await opened(database, execution_id, "e2")
+    assert (await row(database, executions))["done"] == 1
+    chain = Chain(database, execution_id, "e2", run=2)
+    await chain.add(Change("b", "C", 1, '"b2"'), Change("c", "F", 1, fatal), status="F", error=fatal)
+    assert await outputs_for(database, execution_id, 2) == {"a": '"a1"', "b": '"b2"'}
+
+    await acceptance.retry(execution_id, "ann")
+    assert await outputs_for(database, execution_id, 3) == {"a": '"a1"', "b": '"b2"'}
+    await opened(database, execution_id, "e3")
+    assert (await row(database, executions))["done"] == 2
+    await Chain(database, execution_id, "e3", run=3).add(
+        Change("c", "C", 1, '"c3"'), Change("d", "C", 1, '"d3"'), status="C"
+    )
+    assert await readings.outputs(execution_id, ["a", "b", "c", "d"]) == {
+        "a": '"a1"', "b": '"b2"', "c": '"c3"', "d": '"d3"',
+    }  # fmt: skip
+
+    await acceptance.retry(execution_id, "ann", restart=Restart(["a"], ["a", "b", "c", "d"]))
+    assert await history(database, execution_id, 4) == {}
+    assert await readings.outputs(execution_id, ["a", "b", "c", "d"]) == {}
+    await opened(database, execution_id, "e4")
+    stored = await row(database, executions)
+    assert (stored["done"], stored["failed"]) == (0, 0)
+
+
+async def outputs_for(database: Database, execution_id: str, run: int) -> dict[str, str]:
+    """What the next opening gives, which must be what is shown."""
+    nodes = await history(database, execution_id, run)
+    given = {name: node.output for name, node in nodes.items() if node.output is not None}
+    assert await Readings(database).outputs(execution_id, ["a", "b", "c", "d"]) == given
+    return given

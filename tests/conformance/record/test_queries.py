@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import random
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -200,6 +201,45 @@ async def test_a_node_has_its_last_attempt_in_this_run_or_its_completion(databas
     assert await readings.execution("nobody") is None
 
 
+async def test_attempts_of_all_nodes_by_the_time_when_they_were_queued(database: Database) -> None:
+    execution_id, other = await started(database), await started(database)
+    chance = random.Random(7)
+    states = ("QUEUED", "RUNNING", "RETRYING", "COMPLETED", "FAILED", "SKIPPED")
+    made = [
+        {"node": f"n{n}", "run": run, "attempt": attempt, "state": chance.choice(states), "error": f"{n}"}
+        for n, run, attempt in itertools.product(range(9), (1, 2), (1, 2, 3))
+    ]
+    times = [dict.fromkeys(("queued_ms", "finished_ms"), None) for _ in made]
+    for each in times:
+        each[chance.choice(("queued_ms", "finished_ms", "none"))] = 10**12 + chance.randrange(5)
+        each.pop("none", None)
+    listed = [one | when | {"execution_id": execution_id} for one, when in zip(made, times, strict=True)]
+    chance.shuffle(listed)
+    await put(database, attempts, *listed, *({**one, "execution_id": other} for one in listed[:5]))
+    expected = sorted(
+        listed,
+        key=lambda one: (one["queued_ms"] or one["finished_ms"] or 0, one["node"], one["run"], one["attempt"]),
+    )
+    readings = Readings(database)
+    for limit in (1, 7, 53, 54, 1000):
+        found, cursor = [], ""
+        while True:
+            page = await readings.attempts(execution_id, cursor=cursor, limit=limit)
+            assert len(page.items) <= limit
+            found += page.items
+            if page.next_cursor is None:
+                break
+            cursor = page.next_cursor
+        assert [(one.node, one.run, one.attempt, one.state, one.error) for one in found] == [
+            (one["node"], one["run"], one["attempt"], one["state"], one["error"]) for one in expected
+        ]
+        assert {(one.run, one.attempt) for one in found if not one.is_followed} == {(2, 3)}
+    assert (await readings.attempts("nobody")).items == []
+    for bad in ("x", "1-2-3", "1-2-x-n"):
+        with pytest.raises(BadValue):
+            await readings.attempts(execution_id, cursor=bad)
+
+
 # ---- definitions
 
 
@@ -295,6 +335,7 @@ FILL = (
     """INSERT INTO definitions (id, name, version, content_hash, body, created_ms)
        SELECT 'd' || CAST(n AS VARCHAR(8)), 'w' || CAST(n % 1000 AS VARCHAR(8)), n, CAST(n AS VARCHAR(8)), '', n
        FROM NUMBERS""",
+    "INSERT INTO restarts (execution_id, node, run) SELECT id, 'n77', 1 FROM executions WHERE status <> 'COMPLETED'",
 )
 
 
@@ -368,6 +409,7 @@ async def test_every_list_goes_by_an_index(database: Database, monkeypatch: pyte
         "one execution": lambda: readings.execution(big),
         "attempts of a node": lambda: readings.attempts_of(big, "n77"),
         "outputs": lambda: readings.outputs(big, ["n77", "n78"]),
+        "attempts": lambda: readings.attempts(middle, cursor="0-1-1-n77"),
         "a definition": lambda: readings.definition("w5", None),
         "to open": lambda: openings.running(0, 1, middle),
     }
@@ -378,7 +420,7 @@ async def test_every_list_goes_by_an_index(database: Database, monkeypatch: pyte
         for statement, parameters in seen:
             found = await plan(database, statement, parameters)
             whole = ["SCAN executions\n", "SCAN attempts"] if database.is_sqlite else ["Seq Scan"]
-            if name != "workflows":  # where it is the page that is sorted, after a join
+            if name not in ("workflows", "attempts"):  # where the page is sorted after a join, or one execution is
                 whole.append("TEMP B-TREE")
             assert not [each for each in whole if each in f"{found}\n"], f"{name}: {statement}\n{found}"
             assert "INDEX" in found.upper() or "PRIMARY KEY" in found.upper(), f"{name}: {statement}\n{found}"

@@ -12,11 +12,11 @@ from starlette.responses import Response
 
 from headrace.api import openapi, paths, schemas
 from headrace.api.answers import Changes, EventStream, Json
-from headrace.api.bodies import read_start
+from headrace.api.bodies import read_retry, read_start
 from headrace.api.listing import follow_list, shown_item
 from headrace.api.openapi import answers, events
 from headrace.api.parts import actor, parts, traceparent
-from headrace.api.paths import ExecutionId, ExecutionQuery, NodeId, Plain
+from headrace.api.paths import AttemptQuery, ExecutionId, ExecutionQuery, NodeId, Plain
 from headrace.record.queries import Filter
 
 router = APIRouter(prefix="/v1", tags=["executions"], default_response_class=Json)
@@ -107,6 +107,18 @@ async def get_node(request: Request, execution_id: ExecutionId, node: NodeId) ->
 
 
 @router.get(
+    "/executions/{execution_id}/attempts",
+    operation_id="list_attempts",
+    responses=answers(200, schemas.Attempts, "A page.", 404, 422),
+)
+async def list_attempts(
+    request: Request, execution_id: ExecutionId, query: Annotated[AttemptQuery, Query()]
+) -> Response:
+    """All attempts of all nodes and runs, in the order in which they were queued."""
+    return Json(await parts(request).service.attempts(execution_id, cursor=query.cursor, limit=query.limit))
+
+
+@router.get(
     "/executions/{execution_id}/events",
     operation_id="follow_execution",
     response_class=Response,
@@ -156,11 +168,15 @@ async def cancel(request: Request, execution_id: ExecutionId) -> Response:
     "/executions/{execution_id}/retry",
     operation_id="retry_execution",
     status_code=202,
-    responses=answers(202, schemas.Triggered, "The next run.", 404, 409),
+    responses=answers(202, schemas.Triggered, "The next run.", 404, 409, body=True),
+    openapi_extra=openapi.RETRY_BODY,
 )
 async def retry(request: Request, execution_id: ExecutionId) -> Response:
-    """The next run of a FAILED or CANCELLED execution: what is COMPLETED keeps its output."""
-    run = await parts(request).service.retry(execution_id, actor=actor(request), traceparent=traceparent(request))
+    """The next run of a FAILED or CANCELLED execution: what is COMPLETED keeps its output. With `from`, these nodes and
+    all that comes after them run again, and the execution may be COMPLETED too."""
+    run = await parts(request).service.retry(
+        execution_id, actor=actor(request), from_nodes=await read_retry(request), traceparent=traceparent(request)
+    )
     return Json({"execution_id": execution_id, "status": "RUNNING", "run": run}, 202)
 
 
