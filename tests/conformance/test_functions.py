@@ -18,6 +18,7 @@ from headrace.embedded import EmbeddedValkey
 from headrace.errors import StoreUnavailable, StoreUnsupported
 from headrace.hot import functions, keys, library
 from headrace.hot.store import HotStore
+from headrace.hot.wire import Argument
 from headrace.model.messages import (
     Advanced,
     Change,
@@ -631,6 +632,18 @@ async def test_all_agree_on_the_number_of_partitions(three: HotStore, valkey_url
         await other.prepare()
     await other.aclose()
     await three.prepare()
+
+
+async def test_a_role_may_start_while_the_store_is_wiped(store: HotStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    call = store._link.call
+
+    async def wiped(*command: Argument) -> Any:
+        if command[0] == "HGET":
+            await call("FLUSHALL")
+        return await call(*command)
+
+    monkeypatch.setattr(store._link, "call", wiped)
+    await store.prepare()
 
 
 async def test_a_call_touches_its_own_partition_only(three: HotStore) -> None:

@@ -43,7 +43,7 @@ class HotStore(Streams):
         """The first says how many there are: a worker, which has no record, would find nothing with another number."""
         meta = self._key("meta", 0)
         await self._link.call("HSETNX", meta, "partitions", self.partitions)
-        known = int(await self._link.call("HGET", meta, "partitions"))
+        known = int(await self._link.call("HGET", meta, "partitions") or self.partitions)  # wiped meanwhile
         if known != self.partitions:
             raise StoreUnsupported(
                 f"REDIS_PARTITIONS is {self.partitions}, and the server is used with {known}: set it to {known} for "
