@@ -3,34 +3,56 @@ process of its own, and this process, which starts executions and takes what end
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+import headrace
 from bench import floor
 from headrace.embedded import EmbeddedValkey
 from headrace.engine.engine import Engine
 from headrace.hot.store import HotStore
 from headrace.model.definition import Definition
+from headrace.model.messages import Event
 from headrace.model.state import TERMINAL_EXECUTIONS, ExecutionState
 from headrace.settings import Settings
 
 ROOT = Path(__file__).parent.parent
+SOURCE = Path(headrace.__file__).parents[1]  # what this process has imported: it may be a copy
 START_TOGETHER = 200
 FORGET_TOGETHER = 200
-ROLES = (["bench.orchestrator"], ["headrace", "worker", "--handlers", "bench.handlers"])
+ROLES = {"orchestrator": ["bench.orchestrator"], "worker": ["headrace", "worker", "--handlers", "bench.handlers"]}
+
+Ended = tuple[str, str, str]  # execution, epoch, last event: what `forget` takes
+
+
+@dataclass
+class Awaited:
+    """Some executions that somebody waits for."""
+
+    left: int
+    over: asyncio.Future[None]
+    kept: list[Ended] | None  # those that ended, if they are not to be forgotten yet
 
 
 class Cluster:
-    def __init__(self, url: str, store: HotStore, settings: Settings) -> None:
+    """`look_seconds`: how often it looks what has ended; 0 means at once, which costs the roles some of the cores."""
+
+    def __init__(self, url: str, store: HotStore, pids: Mapping[str, int]) -> None:
         self.url = url
         self.store = store
-        self._engine = Engine(store, settings)
-        self._after = "0-0"
+        self.pids = pids
+        self.look_seconds = 0.0
+        self._engine = Engine(store, Settings())
+        self._awaited: dict[str, Awaited] = {}
+        self._unclaimed: dict[str, Ended] = {}  # ended before anybody waited for them
+        self._gone: list[Ended] = []
 
     async def start(self, definition: Definition, count: int) -> list[str]:
         ids: list[str] = []
@@ -38,42 +60,76 @@ class Cluster:
             ids += await self._engine.start_many(definition, [{}] * min(START_TOGETHER, count - len(ids)))
         return ids
 
-    async def finished(self, ids: Iterable[str], *, forget: bool = True) -> None:
-        """Follows the events until all of these have ended, forgets those and drops the events."""
-        left = set(ids)
-        gone: list[tuple[str, str, str]] = []
-        while left:
-            events = await self.store.read_events(0, self._after, 500)
-            for event_id, event in events:
-                self._after = event_id
-                if event.status in TERMINAL_EXECUTIONS and event.execution_id in left:
-                    if event.status != ExecutionState.COMPLETED:
-                        raise RuntimeError(f"execution {event.execution_id} ended as {event.status}: {event.error}")
-                    left.discard(event.execution_id)
-                    gone.append((event.execution_id, event.epoch, event_id))
-            if forget and (len(gone) >= FORGET_TOGETHER or not left):
-                await self.store.forget(0, gone, definition_ttl_seconds=60)
-                gone = []
-            if events:
-                await self.store.trim_events(0, self._after)
+    async def finished(self, ids: Sequence[str], *, keep: bool = False) -> list[Ended]:
+        """Until all of these have ended. They are forgotten, or with `keep` given back for `forget`."""
+        awaited = Awaited(len(ids), asyncio.get_running_loop().create_future(), [] if keep else None)
+        self._awaited |= dict.fromkeys(ids, awaited)
+        for execution_id in ids:
+            if ended := self._unclaimed.pop(execution_id, None):
+                self._end(ended)
+        await awaited.over
+        return awaited.kept or []
 
-    async def run(self, definition: Definition, count: int = 1) -> list[str]:
-        ids = await self.start(definition, count)
-        await self.finished(ids)
-        return ids
+    async def run(self, definition: Definition, count: int = 1) -> None:
+        await self.finished(await self.start(definition, count))
+
+    async def forget(self, ended: Sequence[Ended]) -> None:
+        await self.store.forget(0, ended, definition_ttl_seconds=60)
+
+    async def follow(self) -> None:
+        """Reads and drops the events, for as long as the cluster is there."""
+        after = "0-0"
+        while True:
+            await asyncio.sleep(self.look_seconds)
+            events = await self.store.read_events(0, after, 500, block=not self.look_seconds)
+            for event_id, event in events:
+                after = event_id
+                if event.status in TERMINAL_EXECUTIONS:
+                    self._take_end(event_id, event)
+            if len(self._gone) >= FORGET_TOGETHER or not self._awaited:
+                gone, self._gone = self._gone, []
+                await self.forget(gone)
+            if events:
+                await self.store.trim_events(0, after)
+
+    def _take_end(self, event_id: str, event: Event) -> None:
+        if event.status != ExecutionState.COMPLETED:
+            raise RuntimeError(f"execution {event.execution_id} ended as {event.status}: {event.error}")
+        ended = (event.execution_id, event.epoch, event_id)
+        if event.execution_id in self._awaited:
+            self._end(ended)
+        else:
+            self._unclaimed[event.execution_id] = ended
+
+    def _end(self, ended: Ended) -> None:
+        awaited = self._awaited.pop(ended[0])
+        (self._gone if awaited.kept is None else awaited.kept).append(ended)
+        awaited.left -= 1
+        if not awaited.left:
+            awaited.over.set_result(None)
 
     async def memory_bytes(self) -> int:
-        info = (await self.store._link.call("INFO", "memory")).decode()
-        return int(dict(line.split(":") for line in info.splitlines() if ":" in line)["used_memory"])
+        return await memory_bytes(self.store)
+
+
+async def memory_bytes(store: HotStore) -> int:
+    """What Valkey holds, as it says itself."""
+    info = (await store._link.call("INFO", "memory")).decode()
+    return int(dict(line.split(":") for line in info.splitlines() if ":" in line)["used_memory"])
 
 
 @asynccontextmanager
-async def cluster(folder: Path) -> AsyncIterator[Cluster]:
-    with EmbeddedValkey(folder) as server, running(ROLES, environment(server.url)):
+async def cluster(folder: Path, **more: str) -> AsyncIterator[Cluster]:
+    """`more`: further environment of the roles."""
+    with EmbeddedValkey(folder) as server, running(ROLES, environment(server.url) | more) as pids:
         store = HotStore(server.url)
         try:
             await store.prepare()
-            yield Cluster(server.url, store, Settings())
+            engine = Cluster(server.url, store, {"Valkey": server.pid, **pids, "driver": os.getpid()})
+            async with asyncio.TaskGroup() as group:
+                following = group.create_task(engine.follow())
+                yield engine
+                following.cancel()
         finally:
             await store.aclose()
 
@@ -83,7 +139,7 @@ def environment(url: str) -> dict[str, str]:
     return {
         **os.environ,
         "REDIS_URL": url,
-        "PYTHONPATH": os.pathsep.join((str(ROOT / "src"), str(ROOT))),
+        "PYTHONPATH": os.pathsep.join((str(SOURCE), str(ROOT))),
         "WORKER_CONCURRENCY": str(floor.BATCH),  # as many as the bare loop takes at once
         "HANDLER_MISSING_TIMEOUT": "86400",  # the executions that only live wait for a handler that nobody has
     }
@@ -91,15 +147,17 @@ def environment(url: str) -> dict[str, str]:
 
 @contextmanager
 def running(
-    modules: Iterable[Sequence[str]], given: Mapping[str, str], log: int | IO[bytes] = subprocess.DEVNULL
-) -> Iterator[None]:
-    """Each a process of its own."""
-    commands = ([sys.executable, "-m", *module] for module in modules)
-    roles = [subprocess.Popen(command, env=given, stdout=log, stderr=log) for command in commands]
+    modules: Mapping[str, Sequence[str]], given: Mapping[str, str], log: int | IO[bytes] = subprocess.DEVNULL
+) -> Iterator[dict[str, int]]:
+    """Each a process of its own; gives their ids."""
+    roles = {
+        name: subprocess.Popen([sys.executable, "-m", *module], env=given, stdout=log, stderr=log)
+        for name, module in modules.items()
+    }
     try:
-        yield
+        yield {name: role.pid for name, role in roles.items()}
     finally:
-        for role in roles:
+        for role in roles.values():
             role.terminate()
-        for role in roles:
+        for role in roles.values():
             role.wait()

@@ -34,19 +34,19 @@ def _client(url: str) -> redis.Redis:
 
 
 def _take(client: redis.Redis, stream: str) -> list[bytes]:
-    answer = client.execute_command(
+    answer = client.execute_command(  # type: ignore[no-untyped-call]
         "XREADGROUP", "GROUP", GROUP, "c", "COUNT", BATCH, "BLOCK", 5000, "STREAMS", stream, ">"
     )
     return [entry_id for entry_id, _ in answer[0][1]] if answer else []
 
 
-def _pass_on(client: redis.Redis, taken: str, ids: list[bytes], given: str | None, count: int) -> None:
+def _pass_on(client: redis.Redis, taken: str, ids: list[bytes], given: str, count: int) -> None:
     pipeline = client.pipeline(transaction=False)
     if ids:
-        pipeline.execute_command("XACK", taken, GROUP, *ids)
-        pipeline.execute_command("XDEL", taken, *ids)
-    for _ in range(count if given else 0):
-        pipeline.execute_command("XADD", given, "*", *MESSAGES[given])
+        pipeline.execute_command("XACK", taken, GROUP, *ids)  # type: ignore[no-untyped-call]
+        pipeline.execute_command("XDEL", taken, *ids)  # type: ignore[no-untyped-call]
+    for _ in range(count):
+        pipeline.execute_command("XADD", given, "*", *MESSAGES[given])  # type: ignore[no-untyped-call]
     pipeline.execute()
 
 
@@ -68,8 +68,9 @@ def _round(url: str, count: int, under_way: int) -> float:
     worker.start()
     _pass_on(client, RESULTS, [], TASKS, 1)  # the worker is up once this one is back
     while not (ids := _take(client, RESULTS)):
-        pass
-    _pass_on(client, RESULTS, ids, None, 0)
+        if not worker.is_alive():
+            raise RuntimeError("the floor's worker has ended")
+    _pass_on(client, RESULTS, ids, TASKS, 0)
     started = time.perf_counter()
     sent = min(under_way, count)
     _pass_on(client, RESULTS, [], TASKS, sent)

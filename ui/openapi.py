@@ -6,14 +6,14 @@ import json
 
 from fastapi import FastAPI
 
-from headrace.api.app import ROUTERS, _openapi
+from headrace.api.app import ROUTERS, openapi_document
 
 
 def document() -> str:
     app = FastAPI(title="Headrace", version="0")
     for router in ROUTERS:
         app.include_router(router)
-    return json.dumps(_openapi(app), indent=1, sort_keys=True)
+    return json.dumps(openapi_document(app), indent=1, sort_keys=True)
 
 
 if __name__ == "__main__":

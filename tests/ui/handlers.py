@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from headrace import Context, Fatal, handler
+from headrace import Context, Fatal, Retry, handler
 
 HOME = Path(os.environ["HEADRACE_HOME"])
 
@@ -27,6 +27,17 @@ async def repairable(config: dict[str, Any]) -> dict[str, Any]:
     if not (HOME / config["name"]).exists():
         raise Fatal(config["words"])
     return {"repaired": True}
+
+
+@handler("step")
+async def step(config: dict[str, Any], ctx: Context) -> dict[str, Any]:
+    """Works for `seconds`, is busy the first `busy` times, and gives `gives`."""
+    await asyncio.sleep(config.get("seconds", 0))
+    if ctx.attempt <= config.get("busy", 0):
+        ctx.log.warning("busy", attempt=ctx.attempt)
+        raise Retry(config.get("words", "the service is busy"), after=config.get("after", 0.2))
+    ctx.log.info("done", worked_seconds=config.get("seconds", 0))
+    return dict(config.get("gives", {}))
 
 
 @handler("say")

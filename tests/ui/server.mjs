@@ -1,6 +1,6 @@
 /* A server of its own for the tests: `headrace dev` in a scratch folder, on a port that the system chose, and a browser. */
 import { spawn } from "node:child_process";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -9,11 +9,17 @@ import { fileURLToPath } from "node:url";
 
 const require = createRequire(new URL("../../ui/package.json", import.meta.url));
 const { chromium } = require("playwright-core");
-const ROOT = join(dirname(fileURLToPath(import.meta.url)), "../..");
+export const ROOT = join(dirname(fileURLToPath(import.meta.url)), "../..");
 const CHROMIUM = process.env.CHROMIUM ?? "/usr/bin/chromium";
 const FLAGS = [
-  "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-  "--disable-component-update", "--disable-sync",
+  "--headless",
+  "--no-sandbox",
+  "--disable-gpu",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
 ];
 export const AXE = require.resolve("axe-core/axe.min.js");
 
@@ -44,10 +50,16 @@ export class Server {
     this.log = "";
     this.process = spawn(join(ROOT, ".venv/bin/headrace"), options, {
       cwd: ROOT,
-      env: { ...process.env, HEADRACE_HOME: this.home, PYTHONPATH: ROOT, WORKER_GRACEFUL_SHUTDOWN_TIMEOUT: "0.5", ...env },
+      env: {
+        ...process.env,
+        HEADRACE_HOME: this.home,
+        PYTHONPATH: ROOT,
+        WORKER_GRACEFUL_SHUTDOWN_TIMEOUT: "0.5",
+        ...env,
+      },
     });
     for (const stream of [this.process.stdout, this.process.stderr]) stream.on("data", (text) => (this.log += text));
-    this.ended = new Promise((done) => this.process.once("exit", done));
+    this.exited = new Promise((done) => this.process.once("exit", done));
     for (;;) {
       if (this.process.exitCode !== null) throw new Error(`headrace dev ended:\n${this.log}`);
       const answer = await fetch(`${this.url}/readyz`).catch(() => null);
@@ -58,7 +70,7 @@ export class Server {
 
   async stop() {
     this.process.kill("SIGTERM");
-    await this.ended;
+    await this.exited;
   }
 
   async remove() {
@@ -71,19 +83,30 @@ export class Server {
     writeFileSync(join(this.home, name), "");
   }
 
+  async call(method, path, body) {
+    const headers = body === undefined ? {} : { "Content-Type": "application/json" };
+    const answer = await fetch(this.url + path, { method, headers, body: body && JSON.stringify(body) });
+    const text = await answer.text();
+    if (!answer.ok) throw new Error(text);
+    return text && JSON.parse(text);
+  }
+
   async run(definition, input_params = {}) {
-    const answer = await fetch(`${this.url}/v1/executions`, {
-      method: "POST",
-      headers: { "Content-Type": "application/json" },
-      body: JSON.stringify({ definition, input_params }),
-    });
-    const body = await answer.json();
-    if (!answer.ok) throw new Error(JSON.stringify(body));
-    return body.execution_id;
+    return (await this.call("POST", "/v1/executions", { definition, input_params })).execution_id;
+  }
+
+  /** Resolves when it has ended, whatever came of it. */
+  async ended(id) {
+    for (;;) {
+      const { status } = await this.call("GET", `/v1/executions/${id}`);
+      if (status !== "RUNNING" && status !== "PENDING") return status;
+      await new Promise((done) => setTimeout(done, 100));
+    }
   }
 }
 
 export function launch() {
+  if (!existsSync(CHROMIUM)) throw new Error(`no Chromium at ${CHROMIUM}: install it, or say where it is by CHROMIUM`);
   return chromium.launch({ executablePath: CHROMIUM, args: FLAGS });
 }
 
@@ -94,7 +117,15 @@ export async function newPage(browser, options = {}) {
   page.setDefaultTimeout(60_000);
   page.faults = [];
   page.on("pageerror", (error) => page.faults.push(String(error)));
-  page.on("dialog", (dialog) => (page.faults.push(`dialog: ${dialog.message()}`), void dialog.dismiss()));
+  page.on("dialog", (dialog) => {
+    page.faults.push(`dialog: ${dialog.message()}`);
+    void dialog.dismiss();
+  });
   page.on("console", (message) => /Content Security Policy/i.test(message.text()) && page.faults.push(message.text()));
   return page;
+}
+
+/** Everything that the page asked for is there. */
+export function loaded(page) {
+  return page.waitForFunction(() => !document.body.textContent.includes("Loading "));
 }

@@ -1,8 +1,15 @@
 /* Every page has an address behind the #: it works under any path, needs nothing of the server, and stays out of its logs. */
-import { createHashHistory, createRootRoute, createRoute, createRouter, lazyRouteComponent, redirect } from "@tanstack/react-router";
+import {
+  createHashHistory,
+  createRootRoute,
+  createRoute,
+  createRouter,
+  lazyRouteComponent,
+  redirect,
+} from "@tanstack/react-router";
 import type { ExecutionStatus } from "./api/client";
-import { EXECUTION_STATUSES } from "./parts/State";
 import { Empty } from "./parts/controls";
+import { EXECUTION_STATUSES } from "./parts/State";
 import { Layout } from "./shell/Layout";
 
 export interface ListSearch {
@@ -27,6 +34,13 @@ export interface WorkflowSearch {
   run?: boolean;
 }
 
+export interface EditorSearch {
+  workflow?: string;
+  version?: number;
+  execution?: string; // begin with its definition and its input
+  letter?: string; // the dead letter that it is about
+}
+
 function text(value: unknown): string | undefined {
   return typeof value === "string" && value ? value : typeof value === "number" ? String(value) : undefined;
 }
@@ -39,7 +53,13 @@ function whole(value: unknown): number | undefined {
 
 const root = createRootRoute({
   component: Layout,
-  notFoundComponent: () => <Empty title="There is no such page"><a className="text-accent underline" href="#/executions">All executions</a></Empty>,
+  notFoundComponent: () => (
+    <Empty title="There is no such page">
+      <a className="text-accent underline" href="#/executions">
+        All executions
+      </a>
+    </Empty>
+  ),
 });
 const home = createRoute({
   getParentRoute: () => root,
@@ -87,9 +107,11 @@ const workflow = createRoute({
 const editor = createRoute({
   getParentRoute: () => root,
   path: "/edit",
-  validateSearch: (search: Record<string, unknown>): { workflow?: string; version?: number } => ({
+  validateSearch: (search: Record<string, unknown>): EditorSearch => ({
     workflow: text(search.workflow),
     version: whole(search.version),
+    execution: text(search.execution),
+    letter: text(search.letter),
   }),
   component: lazyRouteComponent(() => import("./workflows/EditorPage")),
 });

@@ -83,7 +83,7 @@ def create_app(
 
 
 def _add_documents(app: FastAPI) -> None:
-    document = _openapi(app)
+    document = openapi_document(app)
     page = docs_page(document)
 
     async def openapi_json(_: Request) -> Response:
@@ -96,7 +96,7 @@ def _add_documents(app: FastAPI) -> None:
     app.add_route("/docs", docs, include_in_schema=False)
 
 
-def _openapi(app: FastAPI) -> dict[str, Any]:
+def openapi_document(app: FastAPI) -> dict[str, Any]:
     document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
     parts = document["components"]
     parts["schemas"] |= openapi.components(schemas.Problem, schemas.Change, schemas.ListChange)

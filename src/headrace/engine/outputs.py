@@ -12,6 +12,7 @@ from typing import Any
 from headrace.model import payload
 
 Key = tuple[str, str, str]  # execution, epoch, node
+ENTRY_BYTES = 700  # of an entry besides its text: keys, the decoded value, its place in the order
 
 
 class OutputCache:
@@ -21,13 +22,14 @@ class OutputCache:
         self._held: OrderedDict[Key, tuple[Any, int]] = OrderedDict()
 
     def put(self, key: Key, text: str) -> Any:
-        value, size = payload.decode(text), len(text) + 200
-        replaced = self._held.pop(key, None)
-        self._bytes += size - (replaced[1] if replaced else 0)
-        self._held[key] = (value, size)
+        value = payload.decode(text)
+        if replaced := self._held.pop(key, None):
+            self._bytes -= replaced[1] + ENTRY_BYTES
+        self._held[key] = (value, len(text))
+        self._bytes += len(text) + ENTRY_BYTES
         while self._bytes > self._most_bytes:
             _, (_, dropped) = self._held.popitem(last=False)
-            self._bytes -= dropped
+            self._bytes -= dropped + ENTRY_BYTES
         return value
 
     def get(self, key: Key) -> tuple[Any, int] | None:

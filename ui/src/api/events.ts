@@ -31,7 +31,11 @@ export async function follow(path: string, { signal, onEvent, onProblem, endsWit
     try {
       const resume: Record<string, string> = lastId ? { "Last-Event-ID": lastId } : {};
       const headers = { Accept: "text/event-stream", ...authorization(), ...resume };
-      const answer = await fetch(BASE + path, { headers, signal: AbortSignal.any([signal, seen.signal]), cache: "no-store" });
+      const answer = await fetch(BASE + path, {
+        headers,
+        signal: AbortSignal.any([signal, seen.signal]),
+        cache: "no-store",
+      });
       if (!answer.ok || !answer.body) throw await problemOf(answer);
       connectionMade();
       for await (const { id, kind, data } of parse(answer.body)) {
@@ -91,7 +95,11 @@ async function* parse(body: ReadableStream<Uint8Array>): AsyncGenerator<{ id?: s
 function pause(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((done) => {
     const timer = setTimeout(done, ms);
-    signal.addEventListener("abort", () => (clearTimeout(timer), done()), { once: true });
+    const stop = () => {
+      clearTimeout(timer);
+      done();
+    };
+    signal.addEventListener("abort", stop, { once: true });
   });
 }
 

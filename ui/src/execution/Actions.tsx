@@ -19,8 +19,9 @@ export function Actions({ execution, again }: { execution: Shown; again: () => v
   });
   const retry = useMutation({
     mutationFn: () => data(api.POST("/v1/executions/{execution_id}/retry", path)),
-    onSuccess: (answer) => (say(`Run ${answer.run} has started. What was completed keeps its output.`), again()),
-    onError: (error) => (sayProblem(error), again()),
+    onSuccess: ({ run }) => say(`Run ${run} has started. What was completed keeps its output.`),
+    onError: sayProblem,
+    onSettled: again,
   });
   const trigger = useMutation({
     mutationFn: () => data(api.POST("/v1/workflow/trigger/{execution_id}", { ...path, body: {} })),
@@ -29,10 +30,27 @@ export function Actions({ execution, again }: { execution: Shown; again: () => v
   });
   return (
     <>
-      <Button look="quiet" onClick={() => setCopying(true)}>Copy as…</Button>
-      {status === "PENDING" && <Button look="primary" disabled={trigger.isPending} onClick={() => trigger.mutate()}><Play className="size-3.5" />Start</Button>}
-      {status === "RUNNING" && <Button look="danger" disabled={cancel.isPending} onClick={() => cancel.mutate()}><Stop className="size-3.5" />Cancel</Button>}
-      {(status === "FAILED" || status === "CANCELLED") && <Button look="primary" disabled={retry.isPending} onClick={() => retry.mutate()}><Retry className="size-3.5" />Retry</Button>}
+      <Button look="quiet" onClick={() => setCopying(true)}>
+        Copy as…
+      </Button>
+      {status === "PENDING" && (
+        <Button look="primary" disabled={trigger.isPending} onClick={() => trigger.mutate()}>
+          <Play className="size-3.5" />
+          Start
+        </Button>
+      )}
+      {status === "RUNNING" && (
+        <Button look="danger" disabled={cancel.isPending} onClick={() => cancel.mutate()}>
+          <Stop className="size-3.5" />
+          Cancel
+        </Button>
+      )}
+      {(status === "FAILED" || status === "CANCELLED") && (
+        <Button look="primary" disabled={retry.isPending} onClick={() => retry.mutate()}>
+          <Retry className="size-3.5" />
+          Retry
+        </Button>
+      )}
       {isCopying && <CopyAs execution={execution} onClose={() => setCopying(false)} />}
     </>
   );
@@ -45,10 +63,24 @@ function CopyAs({ execution, onClose }: { execution: Shown; onClose: () => void 
   return (
     <Dialog title="The same from a terminal" onClose={onClose} className="max-w-2xl">
       <div className="flex flex-col gap-4 p-4">
-        <Ways name="Look at it" cli={`${server}headrace executions show ${id}`} curl={`curl ${quoted(`${BASE}/v1/executions/${id}`)}`} />
-        <Ways name="Why does it wait?" cli={`${server}headrace why ${id}`} curl={`curl ${quoted(`${BASE}/v1/executions/${id}/why`)}`} />
-        <Ways name="Start another one with the same input" curl={`curl ${quoted(`${BASE}/v1/executions`)} -H 'Content-Type: application/json' \\\n  -d ${quoted(body)}`} />
-        <p className="text-xs text-ink-3">With API keys set: <code className="font-mono">HEADRACE_API_KEY</code> for the command line, <code className="font-mono">-H "Authorization: Bearer $KEY"</code> for curl.</p>
+        <Ways
+          name="Look at it"
+          cli={`${server}headrace executions show ${id}`}
+          curl={`curl ${quoted(`${BASE}/v1/executions/${id}`)}`}
+        />
+        <Ways
+          name="Why does it wait?"
+          cli={`${server}headrace why ${id}`}
+          curl={`curl ${quoted(`${BASE}/v1/executions/${id}/why`)}`}
+        />
+        <Ways
+          name="Start another one with the same input"
+          curl={`curl ${quoted(`${BASE}/v1/executions`)} -H 'Content-Type: application/json' \\\n  -d ${quoted(body)}`}
+        />
+        <p className="text-xs text-ink-3">
+          With API keys set: <code className="font-mono">HEADRACE_API_KEY</code> for the command line,{" "}
+          <code className="font-mono">-H "Authorization: Bearer $KEY"</code> for curl.
+        </p>
       </div>
     </Dialog>
   );

@@ -28,14 +28,25 @@ export function Conversation({ details }: { details: NodeDetails }) {
     <div className="flex flex-col gap-4">
       <dl className="flex flex-wrap gap-x-5 gap-y-1">
         {facts.map(([name, value]) => (
-          <div key={String(name)}><dt className="text-2xs text-ink-3">{String(name)}</dt><dd className="num data font-medium">{String(value)}</dd></div>
+          <div key={String(name)}>
+            <dt className="text-2xs text-ink-3">{String(name)}</dt>
+            <dd className="num data font-medium">{String(value)}</dd>
+          </div>
         ))}
       </dl>
       {messages.map((message, at) => {
         const text = typeof message.content === "string" ? message.content : JSON.stringify(message.content, null, 2);
         return (
-          <section key={at} className={`rounded-md border ${message.role === "assistant" ? "border-accent/40 bg-accent-soft" : "bg-subtle"}`}>
-            <header className="flex items-center py-0.5 pr-1 pl-3 text-xs font-medium text-ink-2">{String(message.role)}<span className="ml-auto"><CopyButton text={text} label={`Copy the ${message.role} text`} /></span></header>
+          <section
+            key={at}
+            className={`rounded-md border ${message.role === "assistant" ? "border-accent/40 bg-accent-soft" : "bg-subtle"}`}
+          >
+            <header className="flex items-center py-0.5 pr-1 pl-3 text-xs font-medium text-ink-2">
+              {String(message.role)}
+              <span className="ml-auto">
+                <CopyButton text={text} label={`Copy the ${message.role} text`} />
+              </span>
+            </header>
             <div className="data max-h-96 overflow-auto px-3 pb-2.5 text-sm whitespace-pre-wrap">{visible(text)}</div>
           </section>
         );

@@ -1,14 +1,26 @@
 /* One execution, followed to its end. Changes are gathered and applied at most ten times a second, so that two hundred
 events a second cost no more than ten. */
 import { useCallback, useEffect, useState } from "react";
-import { api, type Change, type Execution, type ExecutionNode, type Problem } from "../api/client";
+import {
+  type Attempts,
+  api,
+  type Change,
+  data,
+  type Execution,
+  type ExecutionNode,
+  type NodeAttempt,
+  type Problem,
+} from "../api/client";
 import { follow } from "../api/events";
 import { keyNeeded } from "../api/key";
-import { store, type Store, useStore } from "../parts/store";
 import { hasEnded } from "../parts/State";
-import { eventsOfChange, eventsOfExecution, type LogEvent, mergeEvents } from "./log";
+import { type Store, store, useStore } from "../parts/store";
+import { levelsOf } from "./kin";
+import { emptyLog, eventsOfAttempts, eventsOfChange, eventsOfExecution, grown, type Log } from "./log";
 
 const FLUSH_MS = 100;
+const PAGE = 1000;
+const MOST_ATTEMPTS = 20_000; // of very many, the log and the timeline know the first
 
 export interface LiveNode extends ExecutionNode {
   next_attempt_at?: string | null;
@@ -17,28 +29,37 @@ export interface LiveNode extends ExecutionNode {
 
 export interface Live {
   execution: (Omit<Execution, "nodes"> & { nodes: LiveNode[] }) | null;
-  events: LogEvent[];
+  log: Log;
   problem: Problem | null;
 }
 
-const NOTHING: Live = { execution: null, events: [], problem: null };
+const nothing = (): Live => ({ execution: null, log: emptyLog(), problem: null });
 
 /** `again` follows anew: after a retry, an execution that had ended goes on. */
 export function useLive(id: string): Live & { again: () => void } {
   const [turn, setTurn] = useState(0);
-  const [live] = useState<Store<Live>>(() => store(NOTHING));
+  const [live] = useState<Store<Live>>(() => store(nothing()));
   const again = useCallback(() => setTurn((n) => n + 1), []);
 
+  // biome-ignore lint/correctness/useExhaustiveDependencies: a turn is a new beginning
   useEffect(() => {
     const leaving = new AbortController();
-    if (live.get().execution?.execution_id !== id) live.set(NOTHING);
     let changes: Change[] = [];
     let timer: ReturnType<typeof setTimeout> | undefined;
     const flush = () => {
+      clearTimeout(timer);
       timer = undefined;
       const taken = changes;
       changes = [];
       live.update((state) => apply(state, taken));
+    };
+    const renew = (execution: Execution) => {
+      flush(); // their times are in the log
+      live.update(({ log }) => {
+        const levels = log.levels.size ? log.levels : levelsOf(execution.nodes);
+        return { execution, problem: null, log: grown(log, eventsOfExecution(execution), levels) };
+      });
+      void tellAttempts(id, live, leaving.signal);
     };
     void follow(`/v1/executions/${encodeURIComponent(id)}/events`, {
       signal: leaving.signal,
@@ -47,22 +68,37 @@ export function useLive(id: string): Live & { again: () => void } {
         if (kind === "change") {
           changes.push(data as Change);
           timer ??= setTimeout(flush, FLUSH_MS);
-        } else if (kind === "snapshot" || kind === "end") {
-          if (timer !== undefined) clearTimeout(timer), flush(); // their times are in the log
-          const execution = data as Execution;
-          live.update((state) => ({ execution, problem: null, events: mergeEvents(state.events, eventsOfExecution(execution)) }));
-        } else if (kind === "problem") {
-          live.update((state) => ({ ...state, problem: data as Problem }));
-        }
+        } else if (kind === "snapshot" || kind === "end") renew(data as Execution);
+        else if (kind === "problem") live.update((state) => ({ ...state, problem: data as Problem }));
       },
       onProblem: (problem) => live.update((state) => ({ ...state, problem })),
     });
-    return () => (leaving.abort(), clearTimeout(timer));
+    return () => {
+      leaving.abort();
+      clearTimeout(timer);
+    };
   }, [id, turn, live]);
 
   useRetriedElsewhere(id, live, again);
   useEffect(() => keyNeeded.subscribe(() => keyNeeded.get() === null && again()), [again]);
   return { ...useStore(live), again };
+}
+
+/** What happened before this page was opened, and in earlier runs. Without it the log has only the last attempts. */
+async function tellAttempts(id: string, live: Store<Live>, signal: AbortSignal): Promise<void> {
+  const found: NodeAttempt[] = [];
+  let cursor: string | null | undefined;
+  try {
+    do {
+      const params = { path: { execution_id: id }, query: { limit: PAGE, cursor: cursor ?? undefined } };
+      const page: Attempts = await data(api.GET("/v1/executions/{execution_id}/attempts", { params, signal }));
+      found.push(...page.items);
+      cursor = page.next_cursor;
+    } while (cursor && found.length < MOST_ATTEMPTS);
+  } catch {
+    return; // the next snapshot asks again; that the server is away is shown elsewhere
+  }
+  live.update((state) => ({ ...state, log: grown(state.log, eventsOfAttempts(found)) }));
 }
 
 /** The stream of an ended execution is over: whoever comes back to the page sees whether it was retried meanwhile. */
@@ -71,7 +107,9 @@ function useRetriedElsewhere(id: string, live: Store<Live>, again: () => void): 
     const look = async () => {
       const known = live.get().execution;
       if (!known || !hasEnded(known.status)) return;
-      const { data } = await api.GET("/v1/executions/{execution_id}", { params: { path: { execution_id: id } } }).catch(() => ({ data: undefined }));
+      const { data } = await api
+        .GET("/v1/executions/{execution_id}", { params: { path: { execution_id: id } } })
+        .catch(() => ({ data: undefined }));
       if (data && (data.run !== known.run || data.status !== known.status)) again();
     };
     const onFocus = () => void look();
@@ -84,11 +122,9 @@ function apply(state: Live, changes: Change[]): Live {
   if (!state.execution || !changes.length) return state;
   const nodes = [...state.execution.nodes];
   const places = new Map(nodes.map((node, place) => [node.id, place]));
-  const events: LogEvent[] = [];
   let { run, status, started_at } = state.execution;
   for (const change of changes) {
-    events.push(...eventsOfChange(change));
-    if (change.run > run) (run = change.run), (started_at = change.at);
+    if (change.run > run) [run, started_at] = [change.run, change.at];
     if (!hasEnded(status)) status = "RUNNING";
     started_at ??= change.at;
     for (const one of change.nodes) {
@@ -96,7 +132,8 @@ function apply(state: Live, changes: Change[]): Live {
       if (place !== undefined) nodes[place] = changed(nodes[place]!, one, change.at);
     }
   }
-  return { ...state, execution: { ...state.execution, run, status, started_at, nodes }, events: mergeEvents(state.events, events) };
+  const log = grown(state.log, changes.flatMap(eventsOfChange));
+  return { ...state, execution: { ...state.execution, run, status, started_at, nodes }, log };
 }
 
 function changed(node: LiveNode, change: Change["nodes"][number], at: string): LiveNode {
@@ -110,7 +147,8 @@ function changed(node: LiveNode, change: Change["nodes"][number], at: string): L
     worker: change.worker ?? node.worker,
   };
   if (change.status === "QUEUED") return { ...next, queued_at: at, started_at: null, finished_at: null };
-  if (change.status === "RUNNING") return { ...next, queued_at: node.queued_at ?? at, started_at: at, finished_at: null };
+  if (change.status === "RUNNING")
+    return { ...next, queued_at: node.queued_at ?? at, started_at: at, finished_at: null };
   if (hasEnded(change.status) || change.status === "RETRYING") return { ...next, finished_at: at };
   return next;
 }

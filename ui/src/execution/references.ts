@@ -26,15 +26,3 @@ export function pieces(template: string, known: Set<string>): Piece[] {
   if (done < template.length) found.push({ text: template.slice(done) });
   return found;
 }
-
-export function ancestorsOf(id: string, nodes: { id: string; dependencies: string[] }[]): Set<string> {
-  const parents = new Map(nodes.map((node) => [node.id, node.dependencies]));
-  const found = new Set<string>();
-  const todo = [...(parents.get(id) ?? [])];
-  for (let next = todo.pop(); next !== undefined; next = todo.pop()) {
-    if (found.has(next)) continue;
-    found.add(next);
-    todo.push(...(parents.get(next) ?? []));
-  }
-  return found;
-}

@@ -1,6 +1,6 @@
 /* The list of executions, live: the first page comes as a stream, older pages are fetched as one scrolls to them. */
-import { useCallback, useEffect, useMemo, useState } from "react";
-import { api, type ExecutionItem, type ListChange, type Problem } from "../api/client";
+import { useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { api, data, type ExecutionItem, type ListChange, type Problem } from "../api/client";
 import { follow } from "../api/events";
 import { keyNeeded } from "../api/key";
 import type { ListSearch, Since } from "../router";
@@ -27,19 +27,26 @@ export function useFeed(search: ListSearch): Feed {
   const { status, workflow, q, since } = search;
   const query = useMemo(() => {
     const from = since ? new Date(Date.now() - MINUTES[since] * 60_000).toISOString() : undefined;
-    return Object.fromEntries(Object.entries({ status, workflow, q, since: from }).filter(([, value]) => value !== undefined)) as Record<string, string>;
+    return Object.fromEntries(
+      Object.entries({ status, workflow, q, since: from }).filter(([, value]) => value !== undefined),
+    ) as Record<string, string>;
   }, [status, workflow, q, since]);
 
+  // biome-ignore lint/correctness/useExhaustiveDependencies: a turn is a new beginning
   useEffect(() => {
     const leaving = new AbortController();
-    setLive(null), setOlder([]), setEnd(undefined), setProblem(null);
-    let waiting: ((known: Map<string, ExecutionItem>) => Map<string, ExecutionItem>)[] = [];
+    setLive(null);
+    setOlder([]);
+    setEnd(undefined);
+    setProblem(null);
+    let waiting: ListChange[] = [];
     let timer: ReturnType<typeof setTimeout> | undefined;
     const flush = () => {
+      clearTimeout(timer);
       timer = undefined;
       const taken = waiting;
       waiting = [];
-      setLive((known) => taken.reduce((map, change) => change(map), known ?? new Map()));
+      setLive((known) => changed(known ?? new Map(), taken));
     };
     void follow(`/v1/executions/events?${new URLSearchParams({ ...query, limit: String(PAGE) })}`, {
       signal: leaving.signal,
@@ -47,13 +54,20 @@ export function useFeed(search: ListSearch): Feed {
         const change = data as ListChange;
         if (kind === "problem") return setProblem(data as Problem);
         setProblem(null);
-        waiting.push((known) => (kind === "snapshot" ? renewed(known, change.items) : changed(known, change)));
-        if (kind === "snapshot") flush();
-        else timer ??= setTimeout(flush, FLUSH_MS);
+        if (kind === "snapshot") {
+          flush();
+          setLive((known) => renewed(known ?? new Map(), change.items));
+        } else {
+          waiting.push(change);
+          timer ??= setTimeout(flush, FLUSH_MS);
+        }
       },
       onProblem: setProblem,
     });
-    return () => (leaving.abort(), clearTimeout(timer));
+    return () => {
+      leaving.abort();
+      clearTimeout(timer);
+    };
   }, [query, turn]);
   useEffect(() => keyNeeded.subscribe(() => keyNeeded.get() === null && setTurn((n) => n + 1)), []);
 
@@ -65,16 +79,18 @@ export function useFeed(search: ListSearch): Feed {
   }, [live, older]);
 
   const cursor = end === undefined && items && items.length >= PAGE ? items.at(-1)!.execution_id : (end ?? null);
+  const asked = useRef(query);
+  asked.current = query;
   const loadMore = useCallback(() => {
     if (!cursor || isLoadingMore) return;
     setLoadingMore(true);
-    api.GET("/v1/executions", { params: { query: { ...query, cursor, limit: PAGE } } }).then(
-      ({ data }) => {
-        if (data) setOlder((some) => [...some, ...data.items]), setEnd(data.next_cursor);
-        setLoadingMore(false);
-      },
-      (error: Problem) => (setProblem(error), setLoadingMore(false)),
-    );
+    data(api.GET("/v1/executions", { params: { query: { ...query, cursor, limit: PAGE } } }))
+      .then((page) => {
+        if (asked.current !== query) return; // the filters have changed meanwhile
+        setOlder((some) => [...some, ...page.items]);
+        setEnd(page.next_cursor);
+      }, setProblem)
+      .finally(() => setLoadingMore(false));
   }, [cursor, isLoadingMore, query]);
   return { items, problem, hasMore: cursor !== null, isLoadingMore, loadMore };
 }
@@ -87,11 +103,14 @@ function renewed(known: Map<string, ExecutionItem>, page: ExecutionItem[]): Map<
 }
 
 /** Those that newer ones pushed off the page are still in the list; the others no longer fit the filter. */
-function changed(known: Map<string, ExecutionItem>, change: ListChange): Map<string, ExecutionItem> {
+function changed(known: Map<string, ExecutionItem>, changes: ListChange[]): Map<string, ExecutionItem> {
+  if (!changes.length) return known;
   const next = new Map(known);
-  for (const item of change.items) next.set(item.execution_id, item);
-  const newest = [...next.keys()].sort().reverse();
-  const edge = newest[PAGE - 1] ?? "";
-  for (const id of change.gone ?? []) if (id >= edge) next.delete(id);
+  for (const { items, gone } of changes) {
+    for (const item of items) next.set(item.execution_id, item);
+    if (!gone?.length) continue;
+    const edge = [...next.keys()].sort().at(-PAGE) ?? "";
+    for (const id of gone) if (id >= edge) next.delete(id);
+  }
   return next;
 }

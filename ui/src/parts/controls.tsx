@@ -28,7 +28,15 @@ export function Button({ look = "plain", small, className = "", ...rest }: Butto
   );
 }
 
-export function CopyButton({ text, label, children }: { text: string | (() => string); label: string; children?: ReactNode }) {
+export function CopyButton({
+  text,
+  label,
+  children,
+}: {
+  text: string | (() => string);
+  label: string;
+  children?: ReactNode;
+}) {
   const [done, setDone] = useState(false);
   useEffect(() => {
     if (!done) return;
@@ -40,7 +48,9 @@ export function CopyButton({ text, label, children }: { text: string | (() => st
     <Button look="quiet" small onClick={() => void copy()} title={label} aria-label={children ? undefined : label}>
       {done ? <Check className="size-3.5 text-good" /> : <Copy className="size-3.5" />}
       {children}
-      <span role="status" className="sr-only">{done ? "Copied" : ""}</span>
+      <span role="status" className="sr-only">
+        {done ? "Copied" : ""}
+      </span>
     </Button>
   );
 }
@@ -66,7 +76,7 @@ export const FIELD =
 
 export function Empty({ title, children }: { title: string; children?: ReactNode }) {
   return (
-    <div className="mx-auto flex max-w-lg flex-col gap-2 px-6 py-16 text-center text-ink-2">
+    <div className="mx-auto flex max-w-2xl flex-col gap-2 px-6 py-16 text-center text-ink-2">
       <h2 className="text-base font-semibold text-ink">{title}</h2>
       {children}
     </div>
@@ -85,7 +95,10 @@ export function Command({ children }: { children: string }) {
 export function Trouble({ error, onRetry }: { error: unknown; onRetry?: () => void }) {
   const problem = error instanceof Problem ? error : null;
   return (
-    <div role="alert" className="m-4 flex flex-col items-start gap-2 rounded-md border border-bad/40 bg-bad-soft px-3 py-2.5">
+    <div
+      role="alert"
+      className="m-4 flex flex-col items-start gap-2 rounded-md border border-bad/40 bg-bad-soft px-3 py-2.5"
+    >
       <p className="data font-medium text-bad">{error instanceof Error ? error.message : String(error)}</p>
       {problem?.errors.map((item, at) => (
         <p key={at} className="data text-xs text-ink-2">
@@ -93,17 +106,35 @@ export function Trouble({ error, onRetry }: { error: unknown; onRetry?: () => vo
           {item.msg}
         </p>
       ))}
-      {onRetry && <Button small onClick={onRetry}>Try again</Button>}
+      {onRetry && (
+        <Button small onClick={onRetry}>
+          Try again
+        </Button>
+      )}
     </div>
   );
 }
 
 export function Loading({ what }: { what: string }) {
-  return <p role="status" className="p-6 text-ink-3">Loading {what}…</p>;
+  return (
+    <p role="status" className="p-6 text-ink-3">
+      Loading {what}…
+    </p>
+  );
 }
 
 /** A native dialog: focus stays inside, Escape closes. */
-export function Dialog({ title, onClose, children, className = "max-w-lg" }: { title: string; onClose: () => void; children: ReactNode; className?: string }) {
+export function Dialog({
+  title,
+  onClose,
+  children,
+  className = "max-w-lg",
+}: {
+  title: string;
+  onClose: () => void;
+  children: ReactNode;
+  className?: string;
+}) {
   const ref = useRef<HTMLDialogElement>(null);
   useEffect(() => {
     const dialog = ref.current;
@@ -121,7 +152,9 @@ export function Dialog({ title, onClose, children, className = "max-w-lg" }: { t
     >
       <div className="flex items-center justify-between border-b py-2 pr-2 pl-4">
         <h2 className="font-semibold">{title}</h2>
-        <Button look="quiet" small onClick={() => ref.current?.close()} aria-label="Close"><Close /></Button>
+        <Button look="quiet" small onClick={() => ref.current?.close()} aria-label="Close">
+          <Close />
+        </Button>
       </div>
       {children}
     </dialog>

@@ -1,8 +1,8 @@
 /* Text from outside, made visible: marks that change direction or cannot be seen are written as escapes. */
-const INVISIBLE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]/g;
+const INVISIBLE = /(?![\t\n])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 
 export function visible(text: string): string {
-  return text.replace(INVISIBLE, (mark) => `\\u${mark.charCodeAt(0).toString(16).padStart(4, "0")}`);
+  return text.replace(INVISIBLE, (mark) => `\\u${mark.codePointAt(0)!.toString(16).padStart(4, "0")}`);
 }
 
 export function bytes(count: number): string {

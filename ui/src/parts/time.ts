@@ -27,7 +27,12 @@ export function age(milliseconds: number): string {
   return `${Math.floor(seconds / 86400)} d ago`;
 }
 
-const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+const CLOCK = new Intl.DateTimeFormat(undefined, {
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
+  hour12: false,
+});
 const DAY = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
 
 export function clock(milliseconds: number): string {

@@ -28,8 +28,14 @@ function drop(id: number): void {
 export function Toasts() {
   const all = useStore(toasts);
   return (
-    <div role="status" aria-live="polite" className="pointer-events-none fixed right-4 bottom-4 z-50 flex max-w-[calc(100vw-2rem)] flex-col items-end gap-2 max-md:bottom-16">
-      {all.map((toast) => <Card key={toast.id} toast={toast} />)}
+    <div
+      role="status"
+      aria-live="polite"
+      className="pointer-events-none fixed right-4 bottom-4 z-50 flex max-w-[calc(100vw-2rem)] flex-col items-end gap-2 max-md:bottom-16"
+    >
+      {all.map((toast) => (
+        <Card key={toast.id} toast={toast} />
+      ))}
     </div>
   );
 }
@@ -41,9 +47,13 @@ function Card({ toast }: { toast: Toast }) {
   }, [toast]);
   const tone = toast.isBad ? "border-bad/50 bg-bad-soft text-bad" : "border-edge bg-raised";
   return (
-    <div className={`pointer-events-auto flex max-w-md items-start gap-2 rounded-md border py-1.5 pr-1.5 pl-3 shadow-lg ${tone}`}>
+    <div
+      className={`pointer-events-auto flex max-w-md items-start gap-2 rounded-md border py-1.5 pr-1.5 pl-3 shadow-lg ${tone}`}
+    >
       <span className="data py-0.5">{toast.text}</span>
-      <Button look="quiet" small onClick={() => drop(toast.id)} aria-label="Dismiss"><Close className="size-3.5" /></Button>
+      <Button look="quiet" small onClick={() => drop(toast.id)} aria-label="Dismiss">
+        <Close className="size-3.5" />
+      </Button>
     </div>
   );
 }

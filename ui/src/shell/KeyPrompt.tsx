@@ -23,15 +23,32 @@ export function KeyPrompt() {
           setKey("");
         }}
       >
-        {told && <p role="alert" className="data text-bad">{told}</p>}
+        {told && (
+          <p role="alert" className="data text-bad">
+            {told}
+          </p>
+        )}
         <label className="flex flex-col gap-1">
           <span className="text-ink-2">A key of this server. It is kept for this tab only.</span>
-          <input autoFocus type="password" autoComplete="off" spellCheck={false} value={key} onChange={(event) => setKey(event.target.value)} placeholder="hr_…" className={`${FIELD} font-mono`} />
+          <input
+            autoFocus
+            type="password"
+            autoComplete="off"
+            spellCheck={false}
+            value={key}
+            onChange={(event) => setKey(event.target.value)}
+            placeholder="hr_…"
+            className={`${FIELD} font-mono`}
+          />
         </label>
-        <p className="text-xs text-ink-3">An operator makes one: <code className="font-mono">headrace keys create NAME --scope run</code></p>
+        <p className="text-xs text-ink-3">
+          An operator makes one: <code className="font-mono">headrace keys create NAME --scope run</code>
+        </p>
         <div className="flex justify-end gap-2">
           {isHeld && <Button onClick={() => keepKey("")}>Forget the key</Button>}
-          <Button type="submit" look="primary" disabled={!key.trim()}>Use this key</Button>
+          <Button type="submit" look="primary" disabled={!key.trim()}>
+            Use this key
+          </Button>
         </div>
       </form>
     </Dialog>

@@ -16,7 +16,11 @@ interface Entry {
 }
 
 interface Props {
-  pages: readonly { to: "/executions" | "/workflows" | "/dead-letters" | "/workers"; name: string; Icon: (props: { className?: string }) => ReactNode }[];
+  pages: readonly {
+    to: "/executions" | "/workflows" | "/dead-letters" | "/workers";
+    name: string;
+    Icon: (props: { className?: string }) => ReactNode;
+  }[];
   onClose: () => void;
 }
 
@@ -26,7 +30,10 @@ export function Palette({ pages, onClose }: Props) {
   const [chosen, setChosen] = useState(0);
   const navigate = useNavigate();
   const wanted = text.trim().toLowerCase();
-  const workflows = useQuery({ queryKey: ["workflows"], queryFn: () => data(api.GET("/v1/workflows", { params: { query: { limit: 1000 } } })) });
+  const workflows = useQuery({
+    queryKey: ["workflows"],
+    queryFn: () => data(api.GET("/v1/workflows", { params: { query: { limit: 1000 } } })),
+  });
   const found = useQuery({
     queryKey: ["executions", "palette", wanted],
     enabled: wanted.length >= 3,
@@ -37,11 +44,31 @@ export function Palette({ pages, onClose }: Props) {
   }, []);
 
   const entries: Entry[] = [
-    ...pages.map(({ to, name, Icon }) => ({ id: to, name, hint: "Page", icon: <Icon />, run: () => void navigate({ to }) })),
-    { id: "new", name: "New workflow", hint: "Page", icon: <Edit />, run: () => void navigate({ to: "/edit", search: {} }) },
+    ...pages.map(({ to, name, Icon }) => ({
+      id: to,
+      name,
+      hint: "Page",
+      icon: <Icon />,
+      run: () => void navigate({ to }),
+    })),
+    {
+      id: "new",
+      name: "New workflow",
+      hint: "Page",
+      icon: <Edit />,
+      run: () => void navigate({ to: "/edit", search: {} }),
+    },
     { id: "theme", name: "Change colours", hint: "Command", run: nextTheme },
-    ...(workflows.data?.items ?? []).map(({ name }) => ({ id: `w ${name}`, name, hint: "Workflow", icon: <Workflows />, run: () => void navigate({ to: "/workflows/$name", params: { name }, search: {} }) })),
-  ].filter((entry) => entry.name.toLowerCase().includes(wanted)).slice(0, 12);
+    ...(workflows.data?.items ?? []).map(({ name }) => ({
+      id: `w ${name}`,
+      name,
+      hint: "Workflow",
+      icon: <Workflows />,
+      run: () => void navigate({ to: "/workflows/$name", params: { name }, search: {} }),
+    })),
+  ]
+    .filter((entry) => entry.name.toLowerCase().includes(wanted))
+    .slice(0, 12);
   for (const item of wanted.length >= 3 ? (found.data?.items ?? []) : []) {
     entries.push({
       id: item.execution_id,
@@ -67,7 +94,13 @@ export function Palette({ pages, onClose }: Props) {
   };
 
   return (
-    <dialog ref={dialog} aria-label="Search and commands" onClose={onClose} onClick={(event) => event.target === dialog.current && dialog.current.close()} className="mx-auto mt-[12vh] w-[calc(100vw-2rem)] max-w-xl overflow-hidden rounded-lg border border-edge bg-raised p-0 shadow-2xl">
+    <dialog
+      ref={dialog}
+      aria-label="Search and commands"
+      onClose={onClose}
+      onClick={(event) => event.target === dialog.current && dialog.current.close()}
+      className="mx-auto mt-[12vh] w-[calc(100vw-2rem)] max-w-xl overflow-hidden rounded-lg border border-edge bg-raised p-0 shadow-2xl"
+    >
       <input
         autoFocus
         role="combobox"
@@ -77,19 +110,34 @@ export function Palette({ pages, onClose }: Props) {
         aria-label="Search pages, workflows and executions"
         placeholder="Search pages, workflows, executions…"
         value={text}
-        onChange={(event) => (setText(event.target.value), setChosen(0))}
+        onChange={(event) => {
+          setText(event.target.value);
+          setChosen(0);
+        }}
         onKeyDown={onKeyDown}
         className="h-11 w-full border-b bg-transparent px-4 text-base outline-none placeholder:text-ink-3"
       />
       <ul id="palette-list" role="listbox" aria-label="Results" className="max-h-[50vh] overflow-y-auto p-1.5">
         {entries.map((entry, index) => (
-          <li key={entry.id} id={`palette-${index}`} role="option" aria-selected={index === at} onClick={() => run(entry)} onMouseMove={() => setChosen(index)} className={`flex h-8 cursor-pointer items-center gap-2.5 rounded-md px-2.5 ${index === at ? "bg-hover" : ""}`}>
+          <li
+            key={entry.id}
+            id={`palette-${index}`}
+            role="option"
+            aria-selected={index === at}
+            onClick={() => run(entry)}
+            onMouseMove={() => setChosen(index)}
+            className={`flex h-8 cursor-pointer items-center gap-2.5 rounded-md px-2.5 ${index === at ? "bg-hover" : ""}`}
+          >
             <span className="flex w-4 justify-center text-ink-3">{entry.icon}</span>
             <span className="data min-w-0 flex-1 truncate">{entry.name}</span>
             <span className="text-xs text-ink-3">{entry.hint}</span>
           </li>
         ))}
-        {!entries.length && <li role="option" aria-selected="false" aria-disabled="true" className="px-2.5 py-2 text-ink-3">Nothing found. Executions are found by id, workflow or error.</li>}
+        {!entries.length && (
+          <li role="option" aria-selected="false" aria-disabled="true" className="px-2.5 py-2 text-ink-3">
+            Nothing found. Executions are found by id, workflow or error.
+          </li>
+        )}
       </ul>
     </dialog>
   );

@@ -13,7 +13,10 @@ function isTyping(target: EventTarget | null): boolean {
 }
 
 function onKey(event: KeyboardEvent): void {
-  if ((event.metaKey || event.ctrlKey) && event.key.toLowerCase() === "k") return run("mod+k", event);
+  if ((event.metaKey || event.ctrlKey) && event.key.toLowerCase() === "k") {
+    run("mod+k", event);
+    return;
+  }
   if (event.metaKey || event.ctrlKey || event.altKey || isTyping(event.target)) return;
   if (document.querySelector("dialog[open]")) return;
   if (event.key === "g") {

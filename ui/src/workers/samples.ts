@@ -57,11 +57,17 @@ function compare(now: Reading, before: Reading | null): Sample {
   const seconds = before ? (now.atMs - before.atMs) / 1000 : 0;
   const rate = (outcome: string) => {
     const name = `headrace_node_outcomes_total:${outcome}`;
-    return before && seconds ? Math.max(0, (now.values.get(name) ?? 0) - (before.values.get(name) ?? 0)) / seconds : null;
+    return before && seconds
+      ? Math.max(0, (now.values.get(name) ?? 0) - (before.values.get(name) ?? 0)) / seconds
+      : null;
   };
   const [completed, failed, retried] = [rate("completed"), rate("failed"), rate("retried")];
-  const sum = (some: (number | null)[]) => (some.every((each) => each === null) ? null : some.reduce<number>((total, each) => total + (each ?? 0), 0));
-  const grown = now.buckets.map(([bound, count], at): [number, number] => [bound, count - (before?.buckets[at]?.[1] ?? count)]);
+  const sum = (some: (number | null)[]) =>
+    some.every((each) => each === null) ? null : some.reduce<number>((total, each) => total + (each ?? 0), 0);
+  const grown = now.buckets.map(([bound, count], at): [number, number] => [
+    bound,
+    count - (before?.buckets[at]?.[1] ?? count),
+  ]);
   return {
     atMs: now.atMs,
     perSecond: sum([completed, failed, retried]),
@@ -80,7 +86,8 @@ function quantile(buckets: [number, number][], share: number): number | null {
   const wanted = total * share;
   let [lower, below] = [0, 0];
   for (const [bound, count] of buckets) {
-    if (count >= wanted) return bound === Infinity ? lower : lower + ((bound - lower) * (wanted - below)) / Math.max(1, count - below);
+    if (count >= wanted)
+      return bound === Infinity ? lower : lower + ((bound - lower) * (wanted - below)) / Math.max(1, count - below);
     [lower, below] = [bound, count];
   }
   return lower;

@@ -4,7 +4,15 @@ import { yaml } from "@codemirror/lang-yaml";
 import { bracketMatching, HighlightStyle, indentOnInput, syntaxHighlighting } from "@codemirror/language";
 import { type Diagnostic, lintGutter, setDiagnostics } from "@codemirror/lint";
 import { EditorState } from "@codemirror/state";
-import { drawSelection, EditorView, highlightActiveLine, highlightActiveLineGutter, highlightSpecialChars, keymap, lineNumbers } from "@codemirror/view";
+import {
+  drawSelection,
+  EditorView,
+  highlightActiveLine,
+  highlightActiveLineGutter,
+  highlightSpecialChars,
+  keymap,
+  lineNumbers,
+} from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 import { useEffect, useRef } from "react";
 import type { ErrorItem } from "../api/client";
@@ -17,11 +25,25 @@ const LOOK = EditorView.theme({
   ".cm-cursor": { borderLeftColor: "var(--color-ink)" },
   ".cm-gutters": { backgroundColor: "var(--color-page)", color: "var(--color-ink-3)", border: "none" },
   ".cm-activeLine, .cm-activeLineGutter": { backgroundColor: "var(--color-subtle)" },
-  "&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-selectionBackground": { backgroundColor: "var(--color-accent-soft)" },
-  ".cm-tooltip": { backgroundColor: "var(--color-raised)", border: "1px solid var(--color-edge)", borderRadius: "6px", fontFamily: "var(--font-sans)" },
+  "&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-selectionBackground": {
+    backgroundColor: "var(--color-accent-soft)",
+  },
+  ".cm-tooltip": {
+    backgroundColor: "var(--color-raised)",
+    border: "1px solid var(--color-edge)",
+    borderRadius: "6px",
+    fontFamily: "var(--font-sans)",
+  },
   // Marks of our own: the library's are data: images, which the policy of the page forbids.
   ".cm-lintRange-error": { backgroundImage: "none", textDecoration: "underline wavy var(--color-bad)" },
-  ".cm-lint-marker-error": { content: '""', width: "8px", height: "8px", margin: "4px 3px", borderRadius: "2px", backgroundColor: "var(--color-bad)" },
+  ".cm-lint-marker-error": {
+    content: '""',
+    width: "8px",
+    height: "8px",
+    margin: "4px 3px",
+    borderRadius: "2px",
+    backgroundColor: "var(--color-bad)",
+  },
   ".cm-diagnostic": { borderLeftColor: "var(--color-bad)" },
   ".cm-specialChar": { color: "var(--color-bad)" },
 });
@@ -49,6 +71,7 @@ export default function CodeEditor({ begin, problems, jumpTo, onChange }: Props)
   const change = useRef(onChange);
   change.current = onChange;
 
+  // biome-ignore lint/correctness/useExhaustiveDependencies: what it begins with is read once
   useEffect(() => {
     const root = host.current!.shadowRoot ?? host.current!.attachShadow({ mode: "open" });
     const editor = new EditorView({
@@ -57,10 +80,24 @@ export default function CodeEditor({ begin, problems, jumpTo, onChange }: Props)
       state: EditorState.create({
         doc: begin,
         extensions: [
-          lineNumbers(), highlightActiveLine(), highlightActiveLineGutter(), highlightSpecialChars({ addSpecialChars: /[\u202a-\u202e\u2066-\u2069]/g }), drawSelection(),
-          history(), indentOnInput(), bracketMatching(), yaml(), lintGutter(), LOOK, COLOURS, EditorView.lineWrapping,
+          lineNumbers(),
+          highlightActiveLine(),
+          highlightActiveLineGutter(),
+          highlightSpecialChars({ addSpecialChars: /[\u202a-\u202e\u2066-\u2069]/g }),
+          drawSelection(),
+          history(),
+          indentOnInput(),
+          bracketMatching(),
+          yaml(),
+          lintGutter(),
+          LOOK,
+          COLOURS,
+          EditorView.lineWrapping,
           keymap.of([...defaultKeymap, ...historyKeymap, indentWithTab]),
-          EditorView.contentAttributes.of({ "aria-label": "Definition, as YAML. Escape, then Tab, leaves the editor." }),
+          EditorView.contentAttributes.of({
+            "aria-label": "Definition, as YAML. Escape, then Tab, leaves the editor.",
+            tabindex: "0",
+          }),
           EditorView.updateListener.of((update) => update.docChanged && change.current(update.state.doc.toString())),
         ],
       }),
@@ -71,7 +108,13 @@ export default function CodeEditor({ begin, problems, jumpTo, onChange }: Props)
 
   useEffect(() => {
     const editor = view.current;
-    if (editor) editor.dispatch(setDiagnostics(editor.state, problems.map((problem) => diagnostic(editor.state, problem))));
+    if (editor)
+      editor.dispatch(
+        setDiagnostics(
+          editor.state,
+          problems.map((problem) => diagnostic(editor.state, problem)),
+        ),
+      );
   }, [problems]);
   useEffect(() => {
     const editor = view.current;

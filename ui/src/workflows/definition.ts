@@ -1,6 +1,6 @@
 /* Definitions as people write them: between YAML and what the page draws. Only the pages about workflows load this. */
 import { Document, isScalar, isSeq, parseDocument, visit } from "yaml";
-import type { GraphNode } from "../execution/Graph";
+import type { GraphNode } from "../execution/structure";
 
 export type Definition = Record<string, unknown>;
 export type Inputs = Record<string, Record<string, unknown>>;
@@ -10,7 +10,9 @@ const NODE_ORDER = ["id", "handler", "dependencies", "config"];
 
 /** In the order and the style in which people write it. */
 export function written(definition: Definition): string {
-  const nodes = Array.isArray(definition.nodes) ? definition.nodes.map((node) => sorted(node as Definition, NODE_ORDER)) : definition.nodes;
+  const nodes = Array.isArray(definition.nodes)
+    ? definition.nodes.map((node) => sorted(node as Definition, NODE_ORDER))
+    : definition.nodes;
   const document = new Document(sorted({ ...definition, nodes }, ORDER));
   visit(document, {
     Pair: (_, pair) => {
@@ -44,7 +46,9 @@ export function nodesOf(definition: Definition | null): GraphNode[] {
     if (node === null || typeof node !== "object") continue;
     const { id, handler, dependencies } = node as Record<string, unknown>;
     if (typeof id !== "string" || !id || found.has(id)) continue;
-    const parents = Array.isArray(dependencies) ? dependencies.filter((each): each is string => typeof each === "string") : [];
+    const parents = Array.isArray(dependencies)
+      ? dependencies.filter((each): each is string => typeof each === "string")
+      : [];
     found.set(id, { id, handler: typeof handler === "string" ? handler : "?", dependencies: [...new Set(parents)] });
   }
   return [...found.values()];
@@ -53,5 +57,18 @@ export function nodesOf(definition: Definition | null): GraphNode[] {
 export function inputsOf(definition: Definition | null): Inputs {
   const inputs = definition?.inputs;
   if (inputs === null || typeof inputs !== "object") return {};
-  return Object.fromEntries(Object.entries(inputs as Inputs).map(([name, schema]) => [name, schema !== null && typeof schema === "object" ? schema : {}]));
+  return Object.fromEntries(
+    Object.entries(inputs as Inputs).map(([name, schema]) => [
+      name,
+      schema !== null && typeof schema === "object" ? schema : {},
+    ]),
+  );
+}
+
+/** The line, from 1, on which a node is begun; null if it is written in a way that this does not see. */
+export function lineOf(id: string, text: string): number | null {
+  const asText = id.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+  const mention = new RegExp(`(^|[\\s{,-])["']?id["']?\\s*:\\s*["']?${asText}["']?\\s*([,}#]|$)`);
+  const at = text.split("\n").findIndex((line) => mention.test(line));
+  return at < 0 ? null : at + 1;
 }

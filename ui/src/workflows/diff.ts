@@ -15,11 +15,14 @@ export function diff(before: string, after: string): Line[] {
   let tail = 0;
   while (tail < a.length - head && tail < b.length - head && a.at(-1 - tail) === b.at(-1 - tail)) tail++;
   const lines: Line[] = [];
-  const same = (at: number, other: number) => lines.push({ kind: "same", text: a[at]!, before: at + 1, after: other + 1 });
+  const same = (at: number, other: number) =>
+    lines.push({ kind: "same", text: a[at]!, before: at + 1, after: other + 1 });
   for (let at = 0; at < head; at++) same(at, at);
   for (const step of steps(a.slice(head, a.length - tail), b.slice(head, b.length - tail))) {
-    if (step.kind === "gone") lines.push({ kind: "gone", text: a[head + step.before]!, before: head + step.before + 1 });
-    else if (step.kind === "new") lines.push({ kind: "new", text: b[head + step.after]!, after: head + step.after + 1 });
+    if (step.kind === "gone")
+      lines.push({ kind: "gone", text: a[head + step.before]!, before: head + step.before + 1 });
+    else if (step.kind === "new")
+      lines.push({ kind: "new", text: b[head + step.after]!, after: head + step.after + 1 });
     else same(head + step.before, head + step.after);
   }
   for (let at = tail; at > 0; at--) same(a.length - at, b.length - at);
@@ -40,7 +43,10 @@ function steps(a: string[], b: string[]): Step[] {
   if (isSmall) {
     for (let i = a.length - 1; i >= 0; i--) {
       for (let j = b.length - 1; j >= 0; j--) {
-        longest[i * width + j] = a[i] === b[j] ? longest[(i + 1) * width + j + 1]! + 1 : Math.max(longest[(i + 1) * width + j]!, longest[i * width + j + 1]!);
+        longest[i * width + j] =
+          a[i] === b[j]
+            ? longest[(i + 1) * width + j + 1]! + 1
+            : Math.max(longest[(i + 1) * width + j]!, longest[i * width + j + 1]!);
       }
     }
   }
@@ -48,7 +54,11 @@ function steps(a: string[], b: string[]): Step[] {
   let [i, j] = [0, 0];
   while (i < a.length || j < b.length) {
     if (isSmall && i < a.length && j < b.length && a[i] === b[j]) found.push({ kind: "same", before: i++, after: j++ });
-    else if (i < a.length && (j >= b.length || !isSmall || longest[(i + 1) * width + j]! >= longest[i * width + j + 1]!)) found.push({ kind: "gone", before: i++, after: j });
+    else if (
+      i < a.length &&
+      (j >= b.length || !isSmall || longest[(i + 1) * width + j]! >= longest[i * width + j + 1]!)
+    )
+      found.push({ kind: "gone", before: i++, after: j });
     else found.push({ kind: "new", before: i, after: j++ });
   }
   return found;
