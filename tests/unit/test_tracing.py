@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
+import threading
 from typing import Any
 
 import pytest
@@ -142,11 +144,14 @@ async def test_a_collector_that_does_not_answer_keeps_nobody_from_stopping(monke
     monkeypatch.setattr(tracing, "FLUSH_SECONDS", 0.1)
     async with serving(endless(b"", b"", pause_seconds=60)) as server:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server.url)
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")  # then its thread is gone too
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
         async with traced(Settings(), "worker") as tracer:
             assert tracer is not None
             tracer.run_ended(tracing.EndedRun("x", 1, "workflow", "COMPLETED", 1, 2))
     assert server.requests  # it was asked, and nobody waited for what it would say
+    for thread in threading.enumerate():
+        if thread.name == "headrace-traces":  # it must not disturb the tests that follow
+            await asyncio.to_thread(thread.join)
 
 
 async def test_spans_of_a_handler_are_children_of_its_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
