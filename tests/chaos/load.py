@@ -173,6 +173,8 @@ class Load:
                 response = await self._client.request(method, path, **request)
             except (httpx2.TransportError, AttributeError):  # the latter by anyio: ended while connecting
                 response = None
+            if response is not None and _is_early(response):
+                response = None
             if response is not None and response.status_code < 500:
                 return response
             if response is not None and response.status_code != 503:
@@ -181,3 +183,8 @@ class Load:
                 )
             self.repeated += 1
             await asyncio.sleep(AGAIN_AFTER_SECONDS)
+
+
+def _is_early(response: httpx2.Response) -> bool:
+    """The store was lost before SQL knew of any handler: workers offer them again every few seconds."""
+    return response.status_code == 422 and '"unknown_handler"' in response.text
