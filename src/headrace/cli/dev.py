@@ -65,7 +65,10 @@ async def _valkey(settings: Settings) -> AsyncIterator[str]:
 
 
 def _tell(address: str, settings: Settings, registry: Registry) -> None:
+    from headrace.api.site import BUILT
+
     rows = {
+        "Web UI": address if BUILT.exists() else "not built: `make ui` does it, in a clone of the project",
         "API": f"{address}  (documentation: {address}/docs)",
         "Stores": f"{settings.headrace_home}/" if settings.valkey_url is None else "as configured",
         "Handlers": ", ".join(registry.names),

@@ -58,7 +58,7 @@ class Lines:
         self._failures += is_failure
         if self._is_small or (is_failure and self._failures <= MOST_FAILURES_WITH_LINES):
             if text := _said(node):
-                self._line(f"{node.name:<{self._width}}  {text}")
+                self._line(f"{node.name:<{self._width}}  {text}", self._progress.told_seconds)
             if not self._is_small and self._failures == MOST_FAILURES_WITH_LINES:
                 self._line("further failures are only counted")
 
@@ -78,11 +78,12 @@ class Lines:
         if left := self._progress.left_running:
             self._line(f"failed; waiting for {counted(left, 'running node')} (Ctrl-C: do not wait)")
 
-    def _line(self, text: str) -> None:
+    def _line(self, text: str, at_seconds: float | None = None) -> None:
         """Further lines of a text stand below its first one, indented: a log can still be read line by line."""
         if not self._quiet:
             text = text.replace("\n", "\n" + " " * 16)
-            print(f"{self._progress.elapsed_seconds:8.2f} s  {text}", file=sys.stderr, flush=True)
+            seconds = self._progress.elapsed_seconds if at_seconds is None else at_seconds
+            print(f"{seconds:8.2f} s  {text}", file=sys.stderr, flush=True)
 
 
 def _said(node: NodeProgress) -> str:

@@ -88,6 +88,11 @@ class Progress:
         until_ms = self._last_ms if self.is_over and not self.left_running else self.now_ms
         return max(0.0, until_ms - self._first_ms) / 1000
 
+    @property
+    def told_seconds(self) -> float:
+        """When the last change was, which may be told late."""
+        return (self._last_ms - self._first_ms) / 1000
+
     def count(self, *states: NodeState) -> int:
         return sum(len(self.within[state]) for state in states)
 
