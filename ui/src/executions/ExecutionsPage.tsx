@@ -1,11 +1,11 @@
 /* All executions, live: filters, rows, and what one can do with many of them at once. */
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { useRef, useState } from "react";
-import { BASE } from "../api/client";
-import { Button, Command, Empty, Loading, Trouble } from "../parts/controls";
+import { Button, Empty, Loading, Trouble } from "../parts/controls";
 import { Plus } from "../parts/icons";
 import type { ListSearch } from "../router";
 import { useKeys } from "../shell/keys";
+import { HowToStart } from "../workflows/HowToStart";
 import { BulkBar } from "./BulkBar";
 import { Filters } from "./Filters";
 import { useFeed } from "./feed";
@@ -93,14 +93,7 @@ function Nothing({ search }: { search: ListSearch }) {
   return (
     <Empty title="Nothing has run yet">
       <p>Start a workflow from a terminal, and it appears here at once:</p>
-      <Command>{`headrace run examples/hello.yaml --server ${BASE}`}</Command>
-      <p>
-        Or{" "}
-        <Link to="/edit" search={{}} className="text-accent underline">
-          write one here
-        </Link>
-        .
-      </p>
+      <HowToStart />
     </Empty>
   );
 }

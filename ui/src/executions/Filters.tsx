@@ -1,12 +1,11 @@
 /* The filters of the list. They are in the address, so that a list can be sent to somebody. */
-import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { type ReactNode, type RefObject, useEffect, useRef, useState } from "react";
-import { api, data } from "../api/client";
 import { Button, FIELD } from "../parts/controls";
 import { Close, Search } from "../parts/icons";
 import { EXECUTION_STATUSES, look, StateIcon } from "../parts/State";
 import { type ListSearch, SINCE, type Since } from "../router";
+import { WorkflowSelect } from "../workflows/WorkflowSelect";
 
 const route = getRouteApi("/executions");
 const SINCE_WORDS: Record<Since, string> = {
@@ -22,10 +21,6 @@ export function Filters({ search, field }: { search: ListSearch; field: RefObjec
   const sent = useRef(search.q);
   const set = (change: ListSearch) =>
     void navigate({ search: (old: ListSearch) => ({ ...old, ...change }), replace: true });
-  const workflows = useQuery({
-    queryKey: ["workflows"],
-    queryFn: () => data(api.GET("/v1/workflows", { params: { query: { limit: 1000 } } })),
-  });
   // biome-ignore lint/correctness/useExhaustiveDependencies: only what was typed
   useEffect(() => {
     if (text === (search.q ?? "")) return;
@@ -53,20 +48,7 @@ export function Filters({ search, field }: { search: ListSearch; field: RefObjec
           </Chip>
         ))}
       </div>
-      <select
-        aria-label="Workflow"
-        value={search.workflow ?? ""}
-        onChange={(event) => set({ workflow: event.target.value || undefined })}
-        className={`${FIELD} max-w-44`}
-      >
-        <option value="">All workflows</option>
-        {search.workflow && !workflows.data?.items.some((item) => item.name === search.workflow) && (
-          <option>{search.workflow}</option>
-        )}
-        {workflows.data?.items.map((item) => (
-          <option key={item.name}>{item.name}</option>
-        ))}
-      </select>
+      <WorkflowSelect name={search.workflow} onChoose={(workflow) => set({ workflow })} />
       <select
         aria-label="Time"
         value={search.since ?? ""}

@@ -1,10 +1,11 @@
 /* What failed for good, grouped by what went wrong, with a way to set it right. */
-import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
+import { useInfiniteQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { useMemo } from "react";
 import { api, data } from "../api/client";
 import { Button, Empty, FIELD, Loading, Trouble } from "../parts/controls";
 import { plural } from "../parts/text";
+import { WorkflowSelect } from "../workflows/WorkflowSelect";
 import { GroupCard } from "./GroupCard";
 import { grouped } from "./groups";
 
@@ -41,10 +42,6 @@ export default function LettersPage() {
   });
   const letters = useMemo(() => (list.data?.pages ?? []).flatMap((page) => page.items), [list.data]);
   const groups = useMemo(() => grouped(letters), [letters]);
-  const names = useQuery({
-    queryKey: ["workflows"],
-    queryFn: () => data(api.GET("/v1/workflows", { params: { query: { limit: 1000 } } })),
-  });
   const set = (change: Partial<typeof search>) =>
     void navigate({ search: (old) => ({ ...old, ...change }), replace: true });
   return (
@@ -63,17 +60,7 @@ export default function LettersPage() {
             </option>
           ))}
         </select>
-        <select
-          aria-label="Workflow"
-          value={search.workflow ?? ""}
-          onChange={(event) => set({ workflow: event.target.value || undefined })}
-          className={`${FIELD} max-w-44`}
-        >
-          <option value="">All workflows</option>
-          {names.data?.items.map((item) => (
-            <option key={item.name}>{item.name}</option>
-          ))}
-        </select>
+        <WorkflowSelect name={search.workflow} onChoose={(workflow) => set({ workflow })} />
         {list.data && (
           <span className="num ml-auto text-xs text-ink-3">
             {plural(letters.length, "letter")}

@@ -2,11 +2,12 @@
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { useRef, useState } from "react";
-import { api, BASE, data } from "../api/client";
-import { Button, Command, Empty, FIELD, Loading, Trouble } from "../parts/controls";
+import { api, data } from "../api/client";
+import { Button, Empty, FIELD, Loading, Trouble } from "../parts/controls";
 import { Play, Plus } from "../parts/icons";
 import { age, full, ms, useNow } from "../parts/time";
 import { useKeys } from "../shell/keys";
+import { HowToStart } from "./HowToStart";
 
 const COLUMNS =
   "grid grid-cols-[minmax(0,1fr)_5rem_7rem_9rem] items-center gap-x-3 px-4 max-md:grid-cols-[minmax(0,1fr)_3rem_auto]";
@@ -63,14 +64,7 @@ export default function WorkflowsPage() {
         ) : (
           <Empty title="There are no workflows yet">
             <p>A workflow is stored when it is first submitted:</p>
-            <Command>{`headrace run examples/hello.yaml --server ${BASE}`}</Command>
-            <p>
-              Or{" "}
-              <Link to="/edit" search={{}} className="text-accent underline">
-                write one here
-              </Link>
-              .
-            </p>
+            <HowToStart />
           </Empty>
         ))}
       {items.length > 0 && (
