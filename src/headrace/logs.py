@@ -11,13 +11,14 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-import structlog
-from structlog.typing import EventDict, Processor
 
 from headrace.redaction import Redactor
+
+if TYPE_CHECKING:  # structlog brings rich along: a tenth of a second, which commands that log nothing do without
+    from structlog.typing import EventDict, Processor
 
 BOUND = ("execution_id", "node_id", "run", "attempt", "idempotency_key")  # they are known from where it is kept
 MOST_LINES = 200
@@ -54,6 +55,8 @@ def hide(values: Iterable[str]) -> None:
 
 
 def configure(level: str = "info") -> None:
+    import structlog
+
     _Lines.level = level
     first: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -88,11 +91,13 @@ def _keep(_: object, __: str, event: EventDict) -> EventDict:
 
 
 def _drop_below(least: int) -> Processor:
+    from structlog import DropEvent
+
     numbers = logging.getLevelNamesMapping()
 
     def drop(_: object, __: str, event: EventDict) -> EventDict:
         if numbers.get(str(event.get("level", "")).upper(), logging.INFO) < least:
-            raise structlog.DropEvent
+            raise DropEvent
         return event
 
     return drop
@@ -113,9 +118,10 @@ def _as_json(event: EventDict) -> str:
 
 def _rendering(*, terminal: bool) -> tuple[Processor, Processor]:
     """An event becomes a line, and the line is redacted."""
-    if terminal:
-        return structlog.dev.ConsoleRenderer(), _redacted_text
-    return structlog.processors.JSONRenderer(), _redacted_json
+    from structlog.dev import ConsoleRenderer
+    from structlog.processors import JSONRenderer
+
+    return (ConsoleRenderer(), _redacted_text) if terminal else (JSONRenderer(), _redacted_json)
 
 
 def _redacted_text(_: object, __: str, line: Any) -> str:

@@ -14,17 +14,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 
-from headrace.engine.role import orchestrate
 from headrace.errors import RecordUnavailable, StoreUnavailable
 from headrace.hot.store import HotStore
-from headrace.settings import Settings
-from headrace.worker.registry import Registry
-from headrace.worker.worker import Worker
 
-if TYPE_CHECKING:  # SQL takes half a second to import, and `headrace run` has no record
+if TYPE_CHECKING:  # a role imports what it runs: SQL takes half a second, and templates a tenth
     from headrace.engine.recording import Recording
     from headrace.record.database import Database
+    from headrace.settings import Settings
     from headrace.tracing import Tracer
+    from headrace.worker.registry import Registry
+    from headrace.worker.worker import Worker
 
 NEW_OBJECTS_BEFORE_COLLECTING = 20_000  # batches make thousands of objects that live for a moment
 
@@ -103,12 +102,13 @@ async def recorded(settings: Settings) -> AsyncIterator[Database]:
     try:
         if database.is_sqlite:
             settings.headrace_home.mkdir(parents=True, exist_ok=True)
+        if (found := await migrations.current(database)) != migrations.newest():
+            if not database.is_sqlite:
+                raise RecordUnavailable(
+                    f"the schema of the SQL store is at revision {found or 'none'}, and this version needs "
+                    f"{migrations.newest()}: run `headrace migrate`"
+                )
             await migrations.upgrade(database)
-        elif (found := await migrations.current(database)) != migrations.newest():
-            raise RecordUnavailable(
-                f"the schema of the SQL store is at revision {found or 'none'}, and this version needs "
-                f"{migrations.newest()}: run `headrace migrate`"
-            )
         await layout.agree(database, settings.redis_partitions)
         yield database
     finally:
@@ -148,6 +148,9 @@ async def roles_running(
     tracer: Tracer | None = None,
 ) -> AsyncIterator[Worker]:
     """An orchestrator and a worker beside the caller. The worker stops first, so that its last reports are applied."""
+    from headrace.engine.role import orchestrate
+    from headrace.worker.worker import Worker
+
     stop_worker, stop_orchestrator = asyncio.Event(), asyncio.Event()
     worker = Worker(store, registry, settings, process_name("worker"), tracer)
     name = process_name("orchestrator")

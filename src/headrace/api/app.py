@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -83,14 +84,21 @@ def create_app(
 
 
 def _add_documents(app: FastAPI) -> None:
-    document = openapi_document(app)
-    page = docs_page(document)
+    """They are made when somebody asks for them: that takes longer than all else in here."""
+
+    @cache
+    def document() -> dict[str, Any]:
+        return openapi_document(app)
+
+    @cache
+    def page() -> str:
+        return docs_page(document())
 
     async def openapi_json(_: Request) -> Response:
-        return Json(document)
+        return Json(document())
 
     async def docs(_: Request) -> Response:
-        return HTMLResponse(page, headers={"Content-Security-Policy": CONTENT_POLICY})
+        return HTMLResponse(page(), headers={"Content-Security-Policy": CONTENT_POLICY})
 
     app.add_route("/openapi.json", openapi_json, include_in_schema=False)
     app.add_route("/docs", docs, include_in_schema=False)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from headrace.api.problems import KINDS
 from headrace.engine.causes import Cause
@@ -19,7 +19,11 @@ NodeStatus = Literal[
 ]  # fmt: skip
 
 
-class ErrorItem(BaseModel):
+class Shape(BaseModel):
+    model_config = ConfigDict(defer_build=True)  # until somebody asks for the document
+
+
+class ErrorItem(Shape):
     loc: list[str | int]
     msg: str
     code: str
@@ -28,7 +32,7 @@ class ErrorItem(BaseModel):
     column: int | None = None
 
 
-class Problem(BaseModel):
+class Problem(Shape):
     """RFC 9457."""
 
     type: str
@@ -39,7 +43,7 @@ class Problem(BaseModel):
     errors: list[ErrorItem] = []
 
 
-class Submitted(BaseModel):
+class Submitted(Shape):
     workflow_definition_id: str
     execution_id: str
     name: str
@@ -48,18 +52,18 @@ class Submitted(BaseModel):
     run: int
 
 
-class Triggered(BaseModel):
+class Triggered(Shape):
     execution_id: str
     status: Literal["RUNNING"]
     run: int
 
 
-class Cancelled(BaseModel):
+class Cancelled(Shape):
     execution_id: str
     cancel_requested: Literal[True]
 
 
-class Node(BaseModel):
+class Node(Shape):
     id: str
     handler: str
     status: NodeStatus
@@ -72,7 +76,7 @@ class Node(BaseModel):
     reason: str | None
 
 
-class _Attempt(BaseModel):
+class _Attempt(Shape):
     run: int
     attempt: int
     status: str
@@ -92,7 +96,7 @@ class NodeAttempt(_Attempt):
     node: str
 
 
-class Attempts(BaseModel):
+class Attempts(Shape):
     items: list[NodeAttempt]
     next_cursor: str | None
 
@@ -103,7 +107,7 @@ class NodeDetails(Node):
     attempts: list[Attempt]
 
 
-class Progress(BaseModel):
+class Progress(Shape):
     """Nodes. What never ran in an execution that failed fast or was cancelled is neither done nor failed."""
 
     done: int = Field(description="COMPLETED or SKIPPED.")
@@ -111,7 +115,7 @@ class Progress(BaseModel):
     failed: int
 
 
-class _Execution(BaseModel):
+class _Execution(Shape):
     execution_id: str
     workflow: str
     version: int
@@ -134,12 +138,12 @@ class Execution(_Execution):
     nodes: list[Node]
 
 
-class Executions(BaseModel):
+class Executions(Shape):
     items: list[ExecutionItem]
     next_cursor: str | None
 
 
-class NodeChange(BaseModel):
+class NodeChange(Shape):
     id: str
     status: NodeStatus
     attempt: int
@@ -149,7 +153,7 @@ class NodeChange(BaseModel):
     reason: str | None = None
 
 
-class Change(BaseModel):
+class Change(Shape):
     """What changed in an execution: the data of an event `change`."""
 
     execution_id: str
@@ -158,14 +162,14 @@ class Change(BaseModel):
     nodes: list[NodeChange]
 
 
-class ListChange(BaseModel):
+class ListChange(Shape):
     """The page of the list (`snapshot`), or what is new, changed or gone in it (`change`)."""
 
     items: list[ExecutionItem]
     gone: list[str] = []
 
 
-class Trouble(BaseModel):
+class Trouble(Shape):
     cause: Cause = Field(description="By name; docs/operations.md has them all.")
     why: str
     do: str = Field(description="What helps.")
@@ -176,24 +180,24 @@ class Reason(Trouble):
     status: str
 
 
-class Why(BaseModel):
+class Why(Shape):
     execution_id: str
     nodes: list[Reason]
 
 
-class WorkflowItem(BaseModel):
+class WorkflowItem(Shape):
     name: str
     version: int
     workflow_definition_id: str
     created_at: Time
 
 
-class Workflows(BaseModel):
+class Workflows(Shape):
     items: list[WorkflowItem]
     next_cursor: str | None
 
 
-class WorkflowVersion(BaseModel):
+class WorkflowVersion(Shape):
     name: str
     version: int
     definition: dict[str, Any]
@@ -206,13 +210,13 @@ class Workflow(WorkflowVersion):
     next_cursor: str | None
 
 
-class Valid(BaseModel):
+class Valid(Shape):
     valid: Literal[True]
     name: str
     nodes: int
 
 
-class LetterItem(BaseModel):
+class LetterItem(Shape):
     id: str
     execution_id: str
     run: int
@@ -225,7 +229,7 @@ class LetterItem(BaseModel):
     created_at: Time
 
 
-class Letters(BaseModel):
+class Letters(Shape):
     items: list[LetterItem]
     next_cursor: str | None
 
@@ -234,13 +238,13 @@ class Letter(LetterItem):
     task: NodeDetails = Field(description="The node whose task failed, with its config and all attempts.")
 
 
-class Retried(BaseModel):
+class Retried(Shape):
     retried: list[Triggered]
     refused: list[dict[str, str]] = Field(description="Executions whose state does not allow it.")
     more: bool = Field(description="Whether letters are left: call again.")
 
 
-class Worker(BaseModel):
+class Worker(Shape):
     name: str
     alive: bool
     heartbeat_age_seconds: float
@@ -249,30 +253,30 @@ class Worker(BaseModel):
     running: int | None
 
 
-class Workers(BaseModel):
+class Workers(Shape):
     items: list[Worker]
 
 
-class Queue(BaseModel):
+class Queue(Shape):
     handler: str
     depth: int
     oldest_age_seconds: float | None
 
 
-class Queues(BaseModel):
+class Queues(Shape):
     items: list[Queue]
 
 
-class Handler(BaseModel):
+class Handler(Shape):
     name: str
     config_schema: dict[str, Any] | None
 
 
-class Handlers(BaseModel):
+class Handlers(Shape):
     items: list[Handler]
 
 
-class AuditItem(BaseModel):
+class AuditItem(Shape):
     id: str
     at: Time
     actor: str
@@ -281,14 +285,14 @@ class AuditItem(BaseModel):
     detail: str | None
 
 
-class Stuck(BaseModel):
+class Stuck(Shape):
     execution_id: str
     workflow: str
     idle_seconds: float
     nodes: list[Reason]
 
 
-class Audit(BaseModel):
+class Audit(Shape):
     problems: list[Trouble] = Field(description="What concerns all executions: a store, orchestrators, workers.")
     stuck: list[Stuck] = Field(description="Executions that cannot make progress, the longest waiting first.")
     stuck_count: int = Field(description="All of them; of very many only the first are told.")
@@ -297,10 +301,10 @@ class Audit(BaseModel):
     next_cursor: str | None
 
 
-class Health(BaseModel):
+class Health(Shape):
     status: Literal["ok"]
 
 
-class Ready(BaseModel):
+class Ready(Shape):
     status: Literal["ready"]
     stores: dict[str, Literal["ok"]]

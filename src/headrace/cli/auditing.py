@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headrace.cli.checks import Finding
-from headrace.cli.definitions import Usage
 from headrace.cli.recorded import opened, sqlite_file
+from headrace.cli.startup import Usage
 from headrace.cli.words import counted
 from headrace.embedded import EmbeddedValkey
 from headrace.engine.audit import Audit, Found, Stuck

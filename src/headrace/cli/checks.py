@@ -10,19 +10,20 @@ import resource
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
-from headrace.cli.definitions import Usage
 from headrace.cli.recorded import opened, sqlite_file
+from headrace.cli.startup import Usage
 from headrace.embedded import EmbeddedValkey, scratch
 from headrace.errors import HeadraceError, RecordUnavailable, StoreUnavailable, StoreUnsupported
 from headrace.hot import facts as hot
 from headrace.hot.store import OLDEST_SERVER
-from headrace.record import facts as record
-from headrace.record.migrations import current, newest
 from headrace.settings import Settings
 from headrace.worker.registry import Registry
+
+if TYPE_CHECKING:
+    from headrace.record.facts import Facts
 
 SLOW_SECONDS = 0.01
 SKEWED_SECONDS = 1.0
@@ -144,11 +145,14 @@ def _latency(check: str, seconds: float) -> Finding:
 # SQL
 
 
-async def _sql(settings: Settings) -> tuple[record.Facts | None, list[Finding]]:
+async def _sql(settings: Settings) -> tuple[Facts | None, list[Finding]]:
     """What is known of the server, if it is one."""
     file = sqlite_file(settings)
     if file and not file.exists():
         return None, [Finding("SQL", "ok", f"SQLite: {file} is not there yet; `headrace dev` or `migrate` makes it")]
+    from headrace.record import facts as record
+    from headrace.record.migrations import current
+
     try:
         async with opened(settings) as database:
             facts = await record.look(database)
@@ -163,9 +167,12 @@ async def _sql(settings: Settings) -> tuple[record.Facts | None, list[Finding]]:
 
 
 def _schema(revision: str | None) -> Finding:
+    from headrace.record.facts import is_known
+    from headrace.record.migrations import newest
+
     if revision == newest():
         return Finding("SQL schema", "ok", f"revision {revision}")
-    if revision and not record.is_known(revision):
+    if revision and not is_known(revision):
         return Finding("SQL schema", "problem", f"revision {revision} is newer than this version", "Upgrade Headrace")
     return Finding(
         "SQL schema", "problem", f"revision {revision or 'none'}, and {newest()} is needed", "Run `headrace migrate`"
@@ -175,7 +182,7 @@ def _schema(revision: str | None) -> Finding:
 # Clocks
 
 
-def _clocks(valkey: hot.Facts | None, sql: record.Facts | None) -> Iterator[Finding]:
+def _clocks(valkey: hot.Facts | None, sql: Facts | None) -> Iterator[Finding]:
     """Between this machine and each server that has a clock of its own."""
     ahead = {"this machine": 0.0}
     if valkey:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.cli.startup import Usage
 from headrace.errors import InvalidDefinition, Problem
 from headrace.model.configs import HandlerSpec
 from headrace.model.definition import Definition
@@ -22,13 +23,6 @@ from headrace.worker.registry import Registry
 
 STDIN = Path("-")
 _EXCERPT_CHARS = 100
-
-
-class Usage(Exception):
-    """The command was called with something that cannot be used; the lines say what."""
-
-    def __init__(self, *lines: str) -> None:
-        super().__init__("\n".join(lines))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from headrace import logs
-from headrace.cli.auditing import find_stuck
 from headrace.cli.checks import Finding, examine
 from headrace.cli.output import print_json, put
 from headrace.cli.startup import load_settings
@@ -38,7 +37,11 @@ def diagnose(*, audit: bool, json_output: bool) -> int:
 
 async def _examine(settings: Settings, *, audit: bool) -> list[Finding]:
     found = await examine(settings)
-    return [*found, *await find_stuck(settings)] if audit else found
+    if not audit:
+        return found
+    from headrace.cli.auditing import find_stuck
+
+    return [*found, *await find_stuck(settings)]
 
 
 def shown(settings: Settings) -> dict[str, Any]:

@@ -6,16 +6,17 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headrace import logs
-from headrace.cli.definitions import Usage
 from headrace.cli.output import complain
 from headrace.cli.remote import UNREACHABLE, USAGE
-from headrace.cli.startup import load_settings
+from headrace.cli.startup import Usage, load_settings
 from headrace.errors import BadValue, RecordUnavailable
-from headrace.record.database import Database
-from headrace.record.migrations import current, newest
 from headrace.settings import Settings
+
+if TYPE_CHECKING:  # `headrace doctor` needs no SQL where there is no database yet
+    from headrace.record.database import Database
 
 
 def with_record(
@@ -24,6 +25,8 @@ def with_record(
     """Does the work and gives the exit code. `needs_schema`: the work needs the tables as this version has them.
 
     A SQLite file that is not there is made where that is wanted, and never by merely looking."""
+    from headrace.record.migrations import current, newest
+
     logs.configure("warning")
     settings = load_settings()
     file = sqlite_file(settings)
@@ -52,6 +55,8 @@ def with_record(
 
 @asynccontextmanager
 async def opened(settings: Settings) -> AsyncIterator[Database]:
+    from headrace.record.database import Database
+
     try:
         database = Database(settings.sql_url, pool_size=1)
     except Exception:  # whatever a driver makes of it; its words may have the password in them

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, TextIO
 import msgspec
 
 from headrace import logs
-from headrace.cli.definitions import Usage, read_definition, read_document
+from headrace.cli.definitions import read_definition, read_document
 from headrace.cli.output import complain, print_json
 from headrace.cli.roles import UNREACHABLE
-from headrace.cli.startup import USAGE, load_registry, load_settings
+from headrace.cli.startup import USAGE, Usage, load_registry, load_settings
 from headrace.cli.views import View, fitting
 from headrace.embedded import EmbeddedValkey, scratch
 from headrace.engine.engine import Engine

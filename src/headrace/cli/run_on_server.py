@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from headrace import logs
-from headrace.cli.definitions import Checked, Usage, read_document, told
+from headrace.cli.definitions import Checked, read_document, told
 from headrace.cli.output import complain, print_json
 from headrace.cli.remote import INTERRUPTED, USAGE, talk
 from headrace.cli.run import read_inputs, results_file
+from headrace.cli.startup import Usage
 from headrace.cli.watch import Watch, exit_code, tell_what_next
 from headrace.cli.words import printable
 from headrace.client import Client, ProblemError

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from headrace import logs
 from headrace.errors import HeadraceError
 from headrace.settings import Settings
-from headrace.worker.registry import Registry
+
+if TYPE_CHECKING:
+    from headrace.worker.registry import Registry
 
 USAGE = 2
+
+
+class Usage(Exception):
+    """The command was called with something that cannot be used; the lines say what."""
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__("\n".join(lines))
 
 
 def load_settings() -> Settings:
@@ -29,6 +39,8 @@ def load_settings() -> Settings:
 
 
 def load_registry(modules: Sequence[str], settings: Settings) -> Registry:
+    from headrace.worker.registry import Registry
+
     try:
         return Registry.load(modules, settings)
     except HeadraceError as error:

@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from sqlalchemy import event, exc, make_url
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
@@ -47,7 +46,7 @@ class Database:
         self._url = url
         parsed = async_url(url)
         self.is_sqlite = parsed.get_backend_name() == "sqlite"
-        self.insert: Any = sqlite.insert if self.is_sqlite else postgresql.insert  # these two know ON CONFLICT
+        self.insert: Any = _insert(self.is_sqlite)
         connect_args: dict[str, Any] = {"timeout": answer_seconds}
         if not self.is_sqlite:
             connect_args = {"timeout": CONNECT_SECONDS, "command_timeout": answer_seconds}
@@ -88,6 +87,17 @@ class Database:
 
     async def aclose(self) -> None:
         await self._engine.dispose()
+
+
+def _insert(is_sqlite: bool) -> Any:
+    """The one of the dialect knows ON CONFLICT. The other dialect is not worth its import."""
+    if is_sqlite:
+        from sqlalchemy.dialects import sqlite
+
+        return sqlite.insert
+    from sqlalchemy.dialects import postgresql
+
+    return postgresql.insert
 
 
 def _prepare_sqlite(connection: Any, _: Any) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
 from headrace.record.database import Database
-from headrace.record.migrations import configuration
+from headrace.record.migrations import revisions
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,4 +35,4 @@ async def look(database: Database) -> Facts:
 
 def is_known(revision: str) -> bool:
     """Whether this version of Headrace has the revision; if not, a newer one made it."""
-    return revision in {each.revision for each in ScriptDirectory.from_config(configuration()).walk_revisions()}
+    return revision in revisions()
