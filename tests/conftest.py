@@ -6,6 +6,7 @@ takes a tenth of the time that a new database takes.
 
 from __future__ import annotations
 
+import gc
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -17,6 +18,11 @@ from headrace.hot.store import HotStore
 from headrace.record.database import Database
 from headrace.record.tables import metadata
 from tests.databases import Postgres, migrate
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays: the garbage collector need not look at it again and again."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

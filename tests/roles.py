@@ -1,4 +1,7 @@
-"""Roles for tests: in this process, or as processes of their own that can be killed; and waiting for conditions."""
+"""Roles for tests: in this process, or as processes of their own that can be killed; and waiting for conditions.
+
+These processes are forks of one that has imported everything (forks.py), or the command line itself if that is asked.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, BinaryIO, TypeVar, overload
 
 from headrace.engine.engine import Engine
 from headrace.engine.role import orchestrate
@@ -21,9 +24,11 @@ from headrace.model.validation import validate
 from headrace.settings import Settings
 from headrace.worker.registry import Registry
 from headrace.worker.worker import Worker
+from tests.forks import Fork
 
 T = TypeVar("T")
 GIVE_UP_SECONDS = 60.0
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.005, 0.08
 
 QUICK = {
     "WORKER_LEASE_SECONDS": 1.5,
@@ -35,7 +40,7 @@ QUICK = {
     "REDIS_STREAM_BLOCK_MS": 1000,
 }
 
-# A role ends with its pytest, however that ends: its standard input is a pipe whose only writer is pytest.
+# A command line ends with its pytest, however that ends: its standard input is a pipe whose only writer is pytest.
 LEASH = """
 import os, runpy, signal, sys, threading
 
@@ -59,7 +64,11 @@ async def until(condition: Callable[[], Awaitable[T]], what: str = "", *, within
 @overload
 async def until(condition: Callable[[], T], what: str = "", *, within: float = GIVE_UP_SECONDS) -> T: ...
 async def until(condition: Callable[[], Any], what: str = "", *, within: float = GIVE_UP_SECONDS) -> Any:
-    """Waits for a condition and gives its value; failing is for conditions that never come."""
+    """Waits for a condition and gives its value; failing is for conditions that never come.
+
+    It looks less often the longer it waits: looks cost CPU, which those need whom it waits for.
+    """
+    pause = FIRST_PAUSE_SECONDS
     deadline = asyncio.get_running_loop().time() + within
     while True:
         value = condition()
@@ -69,7 +78,8 @@ async def until(condition: Callable[[], Any], what: str = "", *, within: float =
             return value
         if asyncio.get_running_loop().time() > deadline:
             raise AssertionError(f"waited {within} s in vain for {what or condition}")
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
 
 def definition(*nodes: dict[str, Any], **fields: Any) -> Definition:
@@ -127,18 +137,25 @@ class InProcess:
 
 
 class Process:
-    """A role as a process of its own; its arguments begin with -m and the module."""
+    """A role as a process of its own; its arguments are those of `python -m`."""
 
-    def __init__(self, arguments: list[str], environment: dict[str, str], log: Path) -> None:
+    def __init__(
+        self, arguments: list[str], environment: dict[str, str], log: Path, *, command_line: bool = False
+    ) -> None:
         self.log = log
+        start = self._command_line if command_line else self._fork
         with log.open("ab") as file:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", LEASH, *arguments],
-                env={**os.environ, **environment},
-                stdin=subprocess.PIPE,
-                stdout=file,
-                stderr=file,
-            )
+            self.process = start(arguments, {**os.environ, **environment}, file)
+
+    @staticmethod
+    def _command_line(arguments: list[str], environment: dict[str, str], log: BinaryIO) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-c", LEASH, "-m", *arguments]
+        return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=log, stderr=log)
+
+    @staticmethod
+    def _fork(arguments: list[str], environment: dict[str, str], log: BinaryIO) -> Fork:
+        with open(os.devnull, "rb") as nothing:
+            return Fork(arguments, environment, Path.cwd(), (nothing, log, log))
 
     @property
     def pid(self) -> int:
@@ -154,7 +171,7 @@ class Process:
     def close(self) -> None:
         if self.process.poll() is None:
             self.kill()
-        if self.process.stdin:
+        if isinstance(self.process, subprocess.Popen) and self.process.stdin:
             self.process.stdin.close()
 
     async def said(self, event: str) -> dict[str, Any]:
@@ -177,6 +194,7 @@ class Processes:
 
     def __init__(self, url: str, folder: Path, partitions: int = 1, **environment: str) -> None:
         self.folder = folder
+        self.command_line = False
         self._environment = {
             **{name: str(value) for name, value in QUICK.items()},
             "REDIS_URL": url,
@@ -188,18 +206,19 @@ class Processes:
         self.all: list[Process] = []
 
     def orchestrator(self, script: str | None = None, **environment: str) -> Process:
-        return self._start(["-m", script] if script else ["-m", "headrace", "orchestrator"], environment)
+        return self._start([script] if script else ["headrace", "orchestrator"], environment)
 
     def role(self, name: str, **environment: str) -> Process:
-        return self._start(["-m", "headrace", name], environment)
+        return self._start(["headrace", name], environment)
 
     def worker(self, *modules: str, **environment: str) -> Process:
         handlers = [part for module in modules or ("tests.ledger",) for part in ("--handlers", module)]
-        return self._start(["-m", "headrace", "worker", *handlers], environment)
+        return self._start(["headrace", "worker", *handlers], environment)
 
     def _start(self, arguments: list[str], environment: dict[str, str]) -> Process:
         log = self.folder / f"role-{len(self.all)}.log"
-        self.all.append(Process(arguments, {**self._environment, **environment}, log))
+        environment = {**self._environment, **environment}
+        self.all.append(Process(arguments, environment, log, command_line=self.command_line))
         return self.all[-1]
 
     def logs(self) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests import forks
 from tests.roles import until
 
 ROOT = Path(__file__).parent.parent.parent
@@ -54,10 +55,7 @@ def hostile(config: dict):
 
 
 def headrace(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "headrace", *arguments],
-        cwd=cwd, capture_output=True, text=True, timeout=60, env={**os.environ, **environment}, check=False,
-    )  # fmt: skip
+    return forks.headrace(*arguments, cwd=cwd, environment={**os.environ, **environment})
 
 
 def write(folder: Path, name: str, document: Any) -> str:

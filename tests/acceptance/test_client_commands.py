@@ -22,6 +22,8 @@ from typing import Any
 import pytest
 
 from headrace.client import Client
+from tests import forks
+from tests.forks import Fork
 
 GIVE_UP_SECONDS = 90
 UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}"
@@ -75,7 +77,7 @@ def wait_until(condition: Callable[[], Any]) -> Any:
     deadline = time.monotonic() + GIVE_UP_SECONDS
     while not (found := condition()):
         assert time.monotonic() < deadline, "it does not happen"
-        time.sleep(0.02)
+        time.sleep(0.1)
     return found
 
 
@@ -86,16 +88,16 @@ class Dev:
     folder: Path
     environment: dict[str, str] = field(default_factory=dict)
     port: int = field(default_factory=free_port)
-    process: subprocess.Popen[bytes] | None = None
+    process: Fork | None = None
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "headrace", "dev", "--port", str(self.port), "--handlers", "own_handlers"]
-        with (self.folder / "dev.log").open("ab") as log:
-            self.process = subprocess.Popen(command, cwd=self.folder, stderr=log, env=os.environ | self.environment)
+        command = ["headrace", "dev", "--port", str(self.port), "--handlers", "own_handlers"]
+        with (self.folder / "dev.log").open("ab") as log, open(os.devnull, "rb") as nothing:
+            self.process = Fork(command, os.environ | self.environment, self.folder, (nothing, log, log))
         wait_until(self._answers)
 
     def _answers(self) -> bool:
@@ -112,19 +114,22 @@ class Dev:
             self.process.send_signal(number)
             self.process.wait(GIVE_UP_SECONDS)
 
+    def _shell(self) -> dict[str, str]:
+        """The environment that a command finds."""
+        return {**os.environ, "COLUMNS": "80", "HEADRACE_SERVER": self.url, "TERM": "xterm", **self.environment}
+
     def popen(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
-        environment = {**os.environ, "COLUMNS": "80", "HEADRACE_SERVER": self.url, "TERM": "xterm", **self.environment}
+        """The command line itself, for what is done to it while it runs."""
         return subprocess.Popen(
-            [sys.executable, "-m", "headrace", *arguments], cwd=self.folder, text=True, env=environment,
+            [sys.executable, "-m", "headrace", *arguments], cwd=self.folder, text=True, env=self._shell(),
             **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options},
         )  # fmt: skip
 
     def headrace(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        process = self.popen(*arguments)
-        stdout, stderr = process.communicate(timeout=GIVE_UP_SECONDS)
-        assert "Traceback" not in stderr, stderr
-        assert "\x1b" not in stdout + stderr
-        return subprocess.CompletedProcess(arguments, process.returncode, stdout, stderr)
+        ended = forks.headrace(*arguments, cwd=self.folder, environment=self._shell())
+        assert "Traceback" not in ended.stderr, ended.stderr
+        assert "\x1b" not in ended.stdout + ended.stderr
+        return ended
 
     def json(self, *arguments: str) -> Any:
         ended = self.headrace(*arguments, "--json")

@@ -16,6 +16,7 @@ import pytest
 
 from headrace.cli.definitions import Checked, told
 from headrace.errors import Problem
+from tests import forks
 
 ROOT = Path(__file__).parent.parent.parent
 GOOD = "name: good\nnodes:\n  - id: a\n    handler: output\n"
@@ -33,18 +34,16 @@ nodes:
 SCRIPTS = Path(sys.executable).parent
 
 
-def command(
-    *arguments: str, cwd: Path, text: str | bytes = b"", **environment: str
-) -> subprocess.CompletedProcess[str]:
-    ended = subprocess.run(
-        arguments, cwd=cwd, input=text.encode() if isinstance(text, str) else text, capture_output=True, timeout=120,
+def command(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        arguments, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
         env={**os.environ, "COLUMNS": "80", **environment}, check=False,
     )  # fmt: skip
-    return subprocess.CompletedProcess(arguments, ended.returncode, ended.stdout.decode(), ended.stderr.decode())
 
 
-def headrace(*arguments: str, cwd: Path, **options: Any) -> subprocess.CompletedProcess[str]:
-    ended = command(sys.executable, "-m", "headrace", *arguments, cwd=cwd, **options)
+def headrace(*arguments: str, cwd: Path, text: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "COLUMNS": "80", **environment}
+    ended = forks.headrace(*arguments, cwd=cwd, stdin=text.encode(), environment=environment)
     assert "Traceback" not in ended.stderr
     return ended
 

@@ -32,10 +32,10 @@ async def chatty(config: dict, ctx) -> dict:
 @asynccontextmanager
 async def dev(folder: Path, port: int, **environment: str) -> AsyncIterator[tuple[Process, httpx2.AsyncClient]]:
     (folder / "chatty.py").write_text(LOGGING)
-    arguments = ["-m", "headrace", "dev", "--port", str(port), "--handlers", "tests.ledger", "--handlers", "chatty"]
+    arguments = ["headrace", "dev", "--port", str(port), "--handlers", "tests.ledger", "--handlers", "chatty"]
     quick = {name: str(value) for name, value in QUICK.items()}
     home = {"HEADRACE_HOME": str(folder / "home"), "PYTHONPATH": f"{ROOT}:{folder}"}
-    process = Process(arguments, {**quick, **home, **environment}, folder / "dev.log")
+    process = Process(arguments, {**quick, **home, **environment}, folder / "dev.log", command_line=True)
     client = httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}")
     try:
         await until(lambda: _is_ready(client), "the service")

@@ -7,8 +7,7 @@ import json
 import os
 import re
 import subprocess
-import sys
-from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,27 +16,16 @@ import pytest
 from headrace.embedded import EmbeddedValkey
 from headrace.hot.wire import Address, Link
 from headrace.record.migrations import newest
+from tests import forks
 from tests.databases import Postgres
 
-GIVE_UP_SECONDS = 90
 GOOD = {"home", "file limit", "handlers", "Valkey", "SQL"}
 
 
-def start(*arguments: str, cwd: Path, **environment: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "headrace", *arguments], cwd=cwd, text=True, env={**os.environ, **environment},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
-
-
-def ended(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
-    stdout, stderr = process.communicate(timeout=GIVE_UP_SECONDS)
-    assert "Traceback" not in stderr, stderr
-    return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
-
-
 def headrace(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return ended(start(*arguments, cwd=cwd, **environment))
+    ended = forks.headrace(*arguments, cwd=cwd, environment={**os.environ, **environment})
+    assert "Traceback" not in ended.stderr, ended.stderr
+    return ended
 
 
 def levels(cwd: Path, code: int, **environment: str) -> dict[str, str]:
@@ -48,12 +36,6 @@ def levels(cwd: Path, code: int, **environment: str) -> dict[str, str]:
     assert document["ok"] is (code == 0)
     assert all(bool(each["do"]) is (each["level"] != "ok") for each in document["checks"])
     return {each["check"]: each["level"] for each in document["checks"]}
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    with Postgres() as server:
-        yield server
 
 
 @pytest.fixture
@@ -171,7 +153,8 @@ def test_migrate_says_from_where_to_where_and_check_only_looks(
 @pytest.mark.parametrize("kind", ["SQLite", "PostgreSQL"])
 def test_several_may_migrate_at_once(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     url = {"DATABASE_URL": request.getfixturevalue("database_url")} if kind == "PostgreSQL" else {}
-    all_of_them = [ended(each) for each in [start("migrate", cwd=tmp_path, **url) for _ in range(4)]]
+    with ThreadPoolExecutor(4) as starts:
+        all_of_them = list(starts.map(lambda _: headrace("migrate", cwd=tmp_path, **url), range(4)))
     assert [(each.returncode, each.stderr) for each in all_of_them] == [(0, "")] * 4
     assert headrace("migrate", "--check", cwd=tmp_path, **url).returncode == 0
 

@@ -48,6 +48,7 @@ async def ended(engine: Engine, execution_id: str) -> dict[str, Any]:
 async def test_orchestrators_and_workers_as_processes(
     cluster: Processes, engine: Engine, ledger: Path, count: int
 ) -> None:
+    cluster.command_line = True  # as users start them, with all that this imports
     for _ in range(count):
         cluster.orchestrator()
         cluster.worker()

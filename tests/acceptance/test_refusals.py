@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,19 +11,12 @@ import pytest
 from headrace.hot.store import HotStore
 from headrace.record import layout
 from headrace.record.database import Database
+from tests import forks
 
 
 def start(role: str, valkey_url: str, database_url: str, **environment: str) -> subprocess.CompletedProcess[str]:
     stores = {"REDIS_URL": valkey_url, "DATABASE_URL": database_url, "API_PORT": "0"}
-    command = [sys.executable, "-m", "headrace", role]
-    return subprocess.run(
-        command,
-        check=False,
-        env={**os.environ, **stores, **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    return forks.headrace(role, cwd=Path.cwd(), environment={**os.environ, **stores, **environment})
 
 
 @pytest.fixture(autouse=True)

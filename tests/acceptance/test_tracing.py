@@ -82,6 +82,7 @@ def house(valkey_url: str, tmp_path: Path, store: HotStore, collector: Collector
         "API_PORT": "0",
     }
     with processes(valkey_url, tmp_path, 1, **settings) as started:
+        started.command_line = True  # roles import what they need for tracing when they start
         started.role("api")
         started.orchestrator()
         started.orchestrator()

@@ -15,6 +15,7 @@ SETTINGS = {
     "WORKER_LEASE_SECONDS": "15",  # nobody dies here; what is slow is the machine
     "WORKER_HEARTBEAT_TIMEOUT": "5",
     "ORCHESTRATOR_RECONCILE_INTERVAL": "1",  # it is there for as long as the tests run, and should cost little
+    "ORCHESTRATOR_ARCHIVE_INTERVAL": "0.3",
     "HEADRACE_SECRET_TOKEN": SECRET,
 }
 

@@ -35,6 +35,7 @@ async def test_every_revision_leads_to_the_tables(empty: Database, earlier: str)
     assert await migrations.current(empty) == earlier
     await migrations.upgrade(empty)
     assert await migrations.current(empty) == migrations.newest() == REVISIONS[0]
+    assert list(migrations.revisions()) == REVISIONS[::-1]
     assert await _read(empty, _differences) == []
 
 
