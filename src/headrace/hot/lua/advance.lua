@@ -23,10 +23,34 @@
 --         that of many failures above a node one alone goes on below it. On every replay the answer is the same, or
 --         what is left of it. An entry is acknowledged here only when nothing is left to do with all of its hints.
 
--- The packed records of the nodes with these names, in their order.
-local function read_packed(X, names)
-  if #names == 0 then return names end
-  return call('HMGET', X.key, unpack(names))
+-- Brings the records of the nodes with these names into X.nodes.
+local function read_nodes(X, names)
+  local count = #names
+  if count < 2 then return end                                             -- read_node reads a single one
+  local found = call('HMGET', X.key, unpack(names))
+  for i = 1, count do
+    local name = names[i]
+    if X.nodes[name] == nil then X.nodes[name] = found[i] end
+  end
+end
+
+-- How many parents of a node are done. The parents of one call are counted with one read and one write: X.nodes knows,
+-- under the count's own name, where in X.fields it stands.
+local function parents_done(X, field)
+  local at = X.nodes[field]
+  return tonumber(at and X.fields[at] or call('HGET', X.key, field) or 0)
+end
+
+-- One more is.
+local function count_parent(P, X, field)
+  local done, at = parents_done(X, field) + 1, X.nodes[field]
+  if at then
+    X.fields[at] = text(done)
+  else
+    write_field(P, X, field, text(done))
+    X.nodes[field] = #X.fields
+  end
+  return done
 end
 
 -- `counted`: how many of the slice were counted before this call; -1 when nothing is to be counted.
@@ -37,30 +61,30 @@ local function answer_ready(P, X, items, first, count, counted, replies, args)
     local name, parents = items[at], items[at + 1]
     local done = parents
     if counted >= 0 and parents > 1 then
-      done = i > counted and call('HINCRBY', X.key, 'd:' .. name, 1)
-             or tonumber(call('HGET', X.key, 'd:' .. name) or 0)
+      done = i > counted and count_parent(P, X, 'd:' .. name) or parents_done(X, 'd:' .. name)
     elseif counted < 0 and parents > 0 then
-      done = tonumber(call('HGET', X.key, 'd:' .. name) or 0)
+      done = parents_done(X, 'd:' .. name)
     end
     if done == parents then
       names[#names + 1] = name
       positions[#names] = i
     end
   end
-  local packed, found = read_packed(X, names), 0
+  read_nodes(X, names)
+  local found = 0
   for i = 1, #names do
     local name, position = names[i], positions[i]
-    local nd = X.nodes[name] or unpack_node(packed[i])
-    if nd[STATE] == NODE.PENDING then
+    local raw = read_node(X, name)
+    local state, attempt = node_head(raw)
+    if state == NODE.PENDING then
       local at = first + 4 * position - 4
       local task = items[at + 3]
-      if task > 0 and nd[ATTEMPT] == 0 then
-        X.nodes[name] = nd
-        queue_node(P, X, name, nd, items[at + 2], args[task])
+      if task > 0 and attempt == 0 then
+        queue_node(P, X, name, raw, items[at + 2], args[task])
       else
         found = found + 1
         replies[#replies + 1] = position
-        replies[#replies + 1] = nd[ATTEMPT]
+        replies[#replies + 1] = attempt
       end
     end
   end
@@ -70,17 +94,16 @@ end
 local function answer_skipped(P, X, owner, items, first, count, replies)
   local found, names = 0, {}
   for i = 1, count do names[i] = items[first + 4 * i - 4] end
-  local packed = read_packed(X, names)
+  read_nodes(X, names)
   for i = 1, count do
     local name = names[i]
-    local nd = X.nodes[name] or unpack_node(packed[i])
+    local nd = unpack_node(read_node(X, name))
     if nd[STATE] == NODE.PENDING then
-      X.nodes[name] = nd
       move(nd, NODE.SKIPPED)
       nd[WORKER] = owner
-      write_node(P, X, name)
+      write_node(P, X, name, pack_node(nd))
       X.left = X.left - 1
-      record(P, X, name, nd, owner)
+      record(X, name, NODE.SKIPPED, nd[ATTEMPT], owner)
     end
     if nd[STATE] == NODE.SKIPPED and nd[WORKER] == owner then
       found = found + 1
@@ -92,60 +115,69 @@ local function answer_skipped(P, X, owner, items, first, count, replies)
   return found
 end
 
--- The verdict on a REPORTED node. Where the execution is no longer RUNNING, a success is recorded and moves nobody.
-local function apply(P, X, name, nd, verdict, body, delay_ms, lease_lost, total)
+-- The verdict on a REPORTED node: success. -> its cursor. Where the execution is no longer RUNNING, that is recorded and
+-- moves nobody.
+local function succeed(P, X, name, attempt, output, total)
+  local running = X.status == EXECUTION.RUNNING
+  check_move(NODE.REPORTED, NODE.COMPLETED)
+  X.busy, X.left = X.busy - 1, X.left - 1
+  write_field(P, X, 'o:' .. name, output)
+  record(X, name, NODE.COMPLETED, attempt, output)
+  if running and X.left == 0 then finish(P, X, X.failed > 0 and EXECUTION.FAILED or EXECUTION.COMPLETED) end
+  return running and 0 or total
+end
+
+-- The verdict on a REPORTED node: try again, or failed. -> its state
+local function fail(P, X, name, nd, verdict, failure, delay_ms, lease_lost)
   local running = X.status == EXECUTION.RUNNING
   X.busy = X.busy - 1
-  if verdict == 'C' then
-    move(nd, NODE.COMPLETED)
-    nd[CURSOR] = running and 0 or total
-    write_field(P, X, 'o:' .. name, body)
-    X.left = X.left - 1
-    record(P, X, name, nd, body)
-    if running and X.left == 0 then finish(P, X, X.failed > 0 and EXECUTION.FAILED or EXECUTION.COMPLETED) end
-    return
-  end
-  nd[ERROR] = body
+  nd[ERROR] = failure
   if verdict == 'T' and running then
     move(nd, NODE.RETRYING)
     local counter = lease_lost and LOST or RETRIES
     nd[counter] = nd[counter] + 1
     set_timer(P, P.now + delay_ms, timer('T', X, name, nd[ATTEMPT]))
-    record(P, X, name, nd, format('%.0f ', P.now + delay_ms) .. body)
-    return
+    record(X, name, NODE.RETRYING, nd[ATTEMPT], format('%.0f ', P.now + delay_ms) .. failure)
+  else
+    move(nd, NODE.FAILED)
+    X.left, X.failed = X.left - 1, X.failed + 1
+    record(X, name, NODE.FAILED, nd[ATTEMPT], failure)
+    if not X.error then X.error, X.error_node = failure, name end
+    if running and (X.mode == 'f' or X.left == 0) then finish(P, X, EXECUTION.FAILED) end
   end
-  move(nd, NODE.FAILED)
-  X.left, X.failed = X.left - 1, X.failed + 1
-  record(P, X, name, nd, body)
-  if not X.error then X.error, X.error_node = body, name end
-  if running and (X.mode == 'f' or X.left == 0) then finish(P, X, EXECUTION.FAILED) end
+  write_node(P, X, name, pack_node(nd))
+  return nd[STATE]
 end
 
 -- What is left to do with a hint of an attempt: -> nodes answered, whether that was all
 local function follow(P, X, items, at, first, count, replies, args)
   local name, verdict, offset, total = items[at + 4], items[at + 6], items[at + 10], items[at + 11]
-  local nd = read_node(X, name)
-  if nd[ATTEMPT] ~= items[at + 5] then return 0, true end
-  local changed, found, over = false, 0, true
-  if nd[STATE] == NODE.REPORTED and verdict ~= 'K' and offset == 0
+  local raw = read_node(X, name)
+  local state, attempt = node_head(raw)
+  if attempt ~= items[at + 5] then return 0, true end
+  local found, over, cursor = 0, true, nil
+  if state == NODE.REPORTED and verdict ~= 'K' and offset == 0
      and (X.status == EXECUTION.RUNNING or X.status == EXECUTION.FAILED) then
-    changed = true
-    apply(P, X, name, nd, verdict, items[at + 7], items[at + 8], items[at + 9], total)
+    if verdict == 'C' then
+      state, cursor = NODE.COMPLETED, succeed(P, X, name, attempt, items[at + 7], total)
+    else
+      state = fail(P, X, name, unpack_node(raw), verdict, items[at + 7], items[at + 8], items[at + 9])
+    end
   end
-  if X.status == EXECUTION.RUNNING and nd[STATE] == NODE.COMPLETED then
-    local cursor = nd[CURSOR]
+  if X.status == EXECUTION.RUNNING and state == NODE.COMPLETED then
+    local stood = cursor or cursor_of(raw)
     over = offset + count >= total
-    if cursor < offset then
+    if stood < offset then
       over = false                                                         -- a slice that left some out: not counted
     else
-      found = answer_ready(P, X, items, first, count, cursor - offset, replies, args)
-      if cursor < offset + count then nd[CURSOR], changed = offset + count, true end
+      found = answer_ready(P, X, items, first, count, stood - offset, replies, args)
+      if stood < offset + count then cursor = offset + count end
     end
-  elseif X.status == EXECUTION.RUNNING and nd[STATE] == NODE.FAILED then
+  elseif X.status == EXECUTION.RUNNING and state == NODE.FAILED then
     over = offset + count >= total
     found = answer_skipped(P, X, name, items, first, count, replies)
   end
-  if changed then write_node(P, X, name) end
+  if cursor then write_node(P, X, name, as_completed(raw, cursor)) end
   return found, over
 end
 

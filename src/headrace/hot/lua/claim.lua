@@ -39,19 +39,18 @@ local function claim(keys, args)
   for list, head in pairs(heads) do call('LTRIM', list, head, -1) end
   local claimed, lease_ends = {}, text(P.now + lease_ms)
   for i = 1, #entries, 7 do
-    local message, id, name, attempt = entries[i + 1], entries[i + 2], entries[i + 5], entries[i + 6]
-    if load(P, id, true) == nil then
+    local message, id, name = entries[i + 1], entries[i + 2], entries[i + 5]
+    if P.executions[id] == nil then
       call('RPUSH', entries[i], message)
     else
       local X = mine(P, id, entries[i + 3], entries[i + 4])
-      local nd = X and X.status == EXECUTION.RUNNING and read_node(X, name)
-      if nd and nd[STATE] == NODE.QUEUED and nd[ATTEMPT] == attempt then
-        move(nd, NODE.RUNNING)
-        nd[STARTED_AT], nd[WORKER] = P.now, worker
-        write_node(P, X, name)
+      local raw = X and X.status == EXECUTION.RUNNING and read_node(X, name)
+      local state, attempt = node_head(raw)
+      if state == NODE.QUEUED and attempt == entries[i + 6] then
+        write_node(P, X, name, as_claimed(raw, P.now_packed, worker))
         set_timer(P, lease_ends, timer('L', X, name, attempt))
         X.busy = X.busy + 1
-        record(P, X, name, nd, worker)
+        record(X, name, NODE.RUNNING, attempt, worker)
         claimed[#claimed + 1] = message
       end
     end

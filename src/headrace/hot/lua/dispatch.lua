@@ -17,20 +17,21 @@ local function dispatch(keys, args)
     local X = mine(P, items[i], items[i + 1], items[i + 2])
     if X and X.status == EXECUTION.RUNNING then
       local name, attempt, parents = items[i + 3], items[i + 4], items[i + 5]
-      local nd = read_node(X, name)
-      local waits = nd[STATE] == NODE.PENDING or nd[STATE] == NODE.RETRYING
-      if waits and nd[ATTEMPT] + 1 == attempt
+      local raw = read_node(X, name)
+      local state, last = node_head(raw)
+      if (state == NODE.PENDING or state == NODE.RETRYING) and last + 1 == attempt
          and (parents < 2 or tonumber(call('HGET', X.key, 'd:' .. name) or 0) == parents) then
         taken = taken + 1
-        if nd[STATE] == NODE.RETRYING then stop_timer(P, timer('T', X, name, nd[ATTEMPT])) end
+        if state == NODE.RETRYING then stop_timer(P, timer('T', X, name, last)) end
         if items[i + 7] then
+          local nd = unpack_node(raw)
           move(nd, NODE.REPORTED)
           nd[ATTEMPT], nd[QUEUED_AT], nd[STARTED_AT], nd[FINISHED_AT], nd[WORKER], nd[ERROR] = attempt, P.now, 0, P.now, '', ''
-          write_node(P, X, name)
+          write_node(P, X, name, pack_node(nd))
           count_under_way(P, X)
-          queue_hint(P, X, token(X, name, attempt), nd[RETRIES], nd[LOST], args[message])
+          queue_hint(P, X, token(X, name, attempt), raw, args[message])
         else
-          queue_node(P, X, name, nd, items[i + 6], args[message])
+          queue_node(P, X, name, raw, items[i + 6], args[message])
         end
       end
     end

@@ -29,8 +29,9 @@ local function due_one(P, member, grace, retries)
   attempt = tonumber(attempt)
   local X = mine_alive(P, id, epoch, tonumber(run))
   local running = X and X.status == EXECUTION.RUNNING
-  local nd = X and kind ~= 'X' and read_node(X, name)
-  local state = nd and nd[ATTEMPT] == attempt and nd[STATE]
+  local raw = X and kind ~= 'X' and read_node(X, name)
+  local state, present = node_head(raw)
+  if present ~= attempt then state = nil end
   if kind == 'T' and running and state == NODE.RETRYING then
     set_timer(P, P.now + AHEAD_MS, member)
     retries[#retries + 1] = {id, epoch, X.run, name, attempt, X.definition}
@@ -39,10 +40,8 @@ local function due_one(P, member, grace, retries)
   if kind == 'L' and P.now < grace then return set_timer(P, grace, member) end
   stop_timer(P, member)
   if kind == 'L' and state == NODE.RUNNING then
-    move(nd, NODE.REPORTED)
-    nd[FINISHED_AT] = P.now
-    write_node(P, X, name)
-    queue_hint(P, X, sub(member, 3), nd[RETRIES], nd[LOST], LOST_OUTCOME)
+    write_node(P, X, name, as_reported(raw, P.now_packed))
+    queue_hint(P, X, sub(member, 3), raw, LOST_OUTCOME)
   elseif kind == 'X' and running then
     finish(P, X, EXECUTION.FAILED, LATE)
   end

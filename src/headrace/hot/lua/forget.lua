@@ -13,10 +13,11 @@ local function forget(keys, args)
     if X and X.status ~= EXECUTION.OPENING and X.epoch == items[i + 1] and X.last == items[i + 2]
        and (items[i + 3] or X.status == EXECUTION.CANCELLED
             or ((X.status == EXECUTION.COMPLETED or X.status == EXECUTION.FAILED) and X.busy == 0)) then
-      drop(P, X, items[1])
+      drop(P, X)
       P.executions[items[i]] = false
       gone[#gone + 1] = (i + 2) / 4
     end
   end
+  flush_dropped(P, items[1])
   return gone
 end

@@ -16,20 +16,19 @@ local function begin(P, X, header, roots, args)
   call('PERSIST', X.key)
   P.opened[definition] = P.opened[definition] + 1
   X.run, X.definition, X.mode, X.left, X.failed = run, definition, sub(mode, 1, 1), left, failed
-  X.status, X.news = EXECUTION.RUNNING, EXECUTION.RUNNING
-  write_field(P, X, '@created', created > 0 and created or P.now)
-  write_field(P, X, '@started', P.now)
+  X.status = EXECUTION.RUNNING
+  tell(X, EXECUTION.RUNNING)
+  write_field(P, X, '@created', created > 0 and text(created) or P.now_text)
+  write_field(P, X, '@started', P.now_text)
   if cancelled then
     finish(P, X, EXECUTION.CANCELLED)
   elseif left == 0 then
     finish(P, X, failed > 0 and EXECUTION.FAILED or EXECUTION.COMPLETED)
   else
     for i = 1, #roots, 3 do
-      local nd = unpack_node(false)
-      X.nodes[roots[i]] = nd
-      queue_node(P, X, roots[i], nd, roots[i + 1], args[roots[i + 2]])
+      queue_node(P, X, roots[i], false, roots[i + 1], args[roots[i + 2]])
     end
-    if #roots == 0 then queue_hint(P, X, token(X, '', 0), 0, 0, start) end
+    if #roots == 0 then queue_hint(P, X, token(X, '', 0), false, start) end
     if timeout_ms > 0 then
       X.deadline = 'd'
       set_timer(P, P.now + timeout_ms, timer('X', X, '', 0))

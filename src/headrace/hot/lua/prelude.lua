@@ -6,7 +6,7 @@
 -- execution once, with ONE event that holds all changes of its nodes and of itself that this call made.
 --
 -- Batches come as one flat MessagePack list, and records are packed with `struct`: small tables are what costs most in
--- Lua. What only travels through (payloads, outcomes, outputs, errors) is never looked into.
+-- Lua, and then calls of functions. What only travels through (payloads, outcomes, outputs, errors) is never looked into.
 
 -- An execution is one hash. '@m' holds its record: format, status, mode, has a deadline, run, nodes left, attempts under
 -- way, nodes failed, events so far, epoch (of an OPENING one: its token), last event, definition hash.
@@ -15,17 +15,23 @@ local EXECUTION_RECORD = '<c1c1c1c1IIIIIsss'
 -- A field with a node's name holds its record: state, attempt, retries, lost leases, cursor, queued at, started at,
 -- finished at, worker; behind it the last failure, as it is. An absent one is PENDING with nothing behind it.
 -- 'd:<node>' holds how many of its parents are done, 'o:<node>' its output.
+-- It is kept as it is and changed in its places; only what happens rarely takes it apart (unpack_node, pack_node).
 local NODE_RECORD = '<c1IIIIddds'
+local NODE_HEAD, RETRIES_AND_LOST = '<c1I', '<II'
 local STATE, ATTEMPT, RETRIES, LOST, CURSOR, QUEUED_AT, STARTED_AT, FINISHED_AT, WORKER, ERROR = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 
 -- What the server offers, as locals: a global is looked up by name each time. It is there only once a function runs.
 local call, from_msgpack, to_msgpack, unpack_limit, struct_pack, struct_unpack, match, sub, format, floor, min
 
--- Numbers as text, the small ones from a table: Lua's own way is slow.
-local TEXT = {}
+-- Numbers as text and packed, the small ones from a table: Lua's own way is slow.
+local TEXT, PACKED = {}, {}
 
 local function text(number)
   return TEXT[number] or format('%.0f', number)
+end
+
+local function packed(number)
+  return PACKED[number] or struct_pack('<I', number)
 end
 
 -- What a task's message begins with: execution, epoch, run, node, attempt, as the first elements of a MessagePack list.
@@ -38,7 +44,7 @@ local function learn()
   call, from_msgpack, to_msgpack, unpack_limit = redis.call, cmsgpack.unpack, cmsgpack.pack, cmsgpack.unpack_limit
   struct_pack, struct_unpack = struct.pack, struct.unpack
   match, sub, format, floor, min = string.match, string.sub, string.format, math.floor, math.min
-  for i = 0, 999 do TEXT[i] = format('%d', i) end
+  for i = 0, 999 do TEXT[i], PACKED[i] = format('%d', i), struct_pack('<I', i) end
 end
 
 local function open_partition(keys)
@@ -46,9 +52,10 @@ local function open_partition(keys)
   local P = {executions = {}, order = {}, tasks = {}, hints = {}, stopped = {}, set = {}}
   for i, name in ipairs(DECLARED) do P[name] = keys[i] end
   P.prefix = sub(keys[1], 1, -5)                                           -- "...meta" without "meta"
+  P.execution_prefix = P.prefix .. 'x:'
   local t = call('TIME')
   P.now = t[1] * 1000 + floor(t[2] / 1000)
-  P.now_text = text(P.now)
+  P.now_text, P.now_packed = text(P.now), struct_pack('<d', P.now)
   return P
 end
 
@@ -67,12 +74,14 @@ local function is_settled(P)
   return settled[P.prefix]
 end
 
-local function execution_key(P, id)
-  return P.prefix .. 'x:' .. id
-end
-
 local function refuse_format(id, format)
   error({err = 'FORMAT execution ' .. id .. ' has format ' .. tostring(format) .. ', this library has ' .. FORMAT})
+end
+
+-- -> state, attempt
+local function node_head(raw)
+  if not raw then return NODE.PENDING, 0 end
+  return struct_unpack(NODE_HEAD, raw)
 end
 
 local function unpack_node(raw)
@@ -87,17 +96,50 @@ local function pack_node(nd)
                      nd[FINISHED_AT], nd[WORKER]) .. nd[ERROR]
 end
 
+local function check_move(from, to)
+  if not NODE_MOVES[from][to] then error({err = 'TRANSITION of a node ' .. from .. ' to ' .. to}) end
+end
+
+local function move(nd, to)
+  check_move(nd[STATE], to)
+  nd[STATE] = to
+end
+
+-- What happens to most nodes, in the places of NODE_RECORD. A QUEUED one has no worker and no failure.
+local function as_claimed(raw, now_packed, worker)
+  check_move(sub(raw, 1, 1), NODE.RUNNING)
+  return NODE.RUNNING .. sub(raw, 2, 25) .. now_packed .. sub(raw, 34, 41) .. worker .. '\0'
+end
+
+local function as_reported(raw, now_packed)
+  check_move(sub(raw, 1, 1), NODE.REPORTED)
+  return NODE.REPORTED .. sub(raw, 2, 33) .. now_packed .. sub(raw, 42)
+end
+
+local function cursor_of(raw)
+  return (struct_unpack('<I', raw, 14))
+end
+
+local function as_completed(raw, cursor)
+  return NODE.COMPLETED .. sub(raw, 2, 13) .. packed(cursor) .. sub(raw, 18)
+end
+
+-- Of a node that was never tried, under its first attempt.
+local function as_first_queued(now_packed)
+  return NODE.QUEUED .. packed(1) .. packed(0) .. packed(0) .. packed(0) .. now_packed .. struct_pack('<dds', 0, 0, '')
+end
+
 -- The execution, or false. One of another format is refused; `lenient` answers nil for it. With a node's name, that
 -- node is read with it.
 local function load(P, id, lenient, name)
   local X = P.executions[id]
   if X ~= nil then return X end
-  local key, raw, node = execution_key(P, id), nil, nil
+  local key, raw, nodes = P.execution_prefix .. id, nil, nil
   if name then
     local both = call('HMGET', key, '@m', name)
-    raw, node = both[1], both[2]
+    raw, nodes = both[1], {[name] = both[2]}
   else
-    raw = call('HGET', key, '@m')
+    raw, nodes = call('HGET', key, '@m'), {}
   end
   if not raw then P.executions[id] = false return false end
   local format, status, mode, deadline, run, left, busy, failed, seq, epoch, last, definition =
@@ -107,9 +149,8 @@ local function load(P, id, lenient, name)
     refuse_format(id, format)
   end
   X = {id = id, key = key, status = status, mode = mode, deadline = deadline, run = run, left = left, busy = busy,
-       failed = failed, seq = seq, epoch = epoch, last = last, definition = definition, nodes = {}, fields = false,
+       failed = failed, seq = seq, epoch = epoch, last = last, definition = definition, nodes = nodes, fields = false,
        changes = false}                                                    -- 16 fields; more would double the table
-  if name then X.nodes[name] = unpack_node(node) end
   P.executions[id] = X
   return X
 end
@@ -119,9 +160,9 @@ local function load_all(P, items, width, at, name)
   for i = at, #items, width do load(P, items[i], false, name and items[i + name]) end
 end
 
--- The execution, if it is open with exactly this run and epoch.
+-- Of the executions that were read, the one that is open with exactly this run and epoch.
 local function mine(P, id, epoch, run)
-  local X = load(P, id)
+  local X = P.executions[id]
   if X and X.status ~= EXECUTION.OPENING and X.epoch == epoch and X.run == run then return X end
 end
 
@@ -131,49 +172,49 @@ local function mine_alive(P, id, epoch, run)
   if X and (X.status == EXECUTION.RUNNING or X.status == EXECUTION.FAILED) then return X end
 end
 
-local function touch(P, X)
-  if not X.fields then
-    X.fields = {}
+-- A node's record, or false: PENDING with nothing behind it.
+local function read_node(X, name)
+  local raw = X.nodes[name]
+  if raw == nil then
+    raw = call('HGET', X.key, name)
+    X.nodes[name] = raw
+  end
+  return raw
+end
+
+-- What `flush` is to write: a field of the execution's hash, or a node's new record.
+local function write_field(P, X, field, value)
+  local fields = X.fields
+  if fields then
+    local count = #fields
+    fields[count + 1], fields[count + 2] = field, value
+  else
+    X.fields = {field, value, nil, nil}                                    -- room for two more: a table grows slowly
     P.order[#P.order + 1] = X
   end
 end
 
-local function read_node(X, name)
-  local nd = X.nodes[name]
-  if not nd then
-    nd = unpack_node(call('HGET', X.key, name))
-    X.nodes[name] = nd
-  end
-  return nd
+local function write_node(P, X, name, raw)
+  X.nodes[name] = raw
+  write_field(P, X, name, raw)
 end
 
--- What `flush` is to write: a field of the execution's hash, or a node as it is now (the last one counts).
-local function write_field(P, X, field, value)
-  touch(P, X)
-  local fields = X.fields
-  local count = #fields
-  fields[count + 1], fields[count + 2] = field, value
-end
-
-local function write_node(P, X, name)
-  write_field(P, X, name, pack_node(X.nodes[name]))
-end
-
-local function move(nd, to)
-  if not NODE_MOVES[nd[STATE]][to] then error({err = 'TRANSITION of a node ' .. nd[STATE] .. ' to ' .. to}) end
-  nd[STATE] = to
-end
-
--- A change of a node, for the event: letter of the state, attempt, and what belongs to it.
-local function record(P, X, name, nd, more)
-  touch(P, X)
+-- A change of a node, for the event: letter of the state, attempt, and what belongs to it. Whoever records also writes.
+local function record(X, name, state, attempt, more)
+  local change = state .. text(attempt) .. ' ' .. more
   local changes = X.changes
-  if not changes then
-    changes = {'@', ''}
-    X.changes = changes
+  if changes then
+    local count = #changes
+    changes[count + 1], changes[count + 2] = name, change
+  else
+    X.changes = {'@', '', name, change}
   end
-  local count = #changes
-  changes[count + 1], changes[count + 2] = name, nd[STATE] .. text(nd[ATTEMPT]) .. ' ' .. (more or '')
+end
+
+-- The news of an execution: its new status. Until `flush` it stands where the event's header will.
+local function tell(X, status)
+  local changes = X.changes
+  if changes then changes[2] = status else X.changes = {'@', status} end
 end
 
 local function token(X, name, attempt)
@@ -187,8 +228,8 @@ end
 -- Timers are set and stopped by `flush`, all of a call at once.
 local function set_timer(P, at, member)
   local set = P.set
-  set[#set + 1] = at
-  set[#set + 1] = member
+  local count = #set
+  set[count + 1], set[count + 2] = at, member
 end
 
 local function stop_timer(P, member)
@@ -197,14 +238,17 @@ end
 
 local function finish(P, X, to, err)
   if not EXECUTION_MOVES[X.status][to] then error({err = 'TRANSITION of an execution ' .. X.status .. ' to ' .. to}) end
-  X.status, X.news, X.error = to, to, X.error or err
+  X.status = to
+  if err then X.error = X.error or err end
+  tell(X, to)
   write_field(P, X, '@finished', P.now_text)
   if X.deadline == 'd' then stop_timer(P, timer('X', X, '', 0)) end
 end
 
+-- As EXECUTION_RECORD says; `struct` would take twice as long.
 local function pack_execution(X)
-  return struct_pack(EXECUTION_RECORD, FORMAT, X.status, X.mode, X.deadline, X.run, X.left, X.busy, X.failed, X.seq,
-                     X.epoch, X.last, X.definition)
+  return FORMAT .. X.status .. X.mode .. X.deadline .. packed(X.run) .. packed(X.left) .. packed(X.busy) ..
+         packed(X.failed) .. packed(X.seq) .. X.epoch .. '\0' .. X.last .. '\0' .. X.definition .. '\0'
 end
 
 -- One entry of the outbox: of each execution '@', its header, and then pairs of a node and its change.
@@ -221,7 +265,7 @@ local function flush_events(P)
   local entry, whose, size = {}, {}, 0
   for i = 1, #P.order do
     local X = P.order[i]
-    local changes = X.changes or X.news and {'@', ''}
+    local changes = X.changes
     if changes then
       local count = #changes
       if size > 0 and size + count > 4000 then
@@ -230,7 +274,7 @@ local function flush_events(P)
       end
       X.seq = X.seq + 1
       changes[2] = X.id .. '|' .. X.epoch .. '|' .. text(X.run) .. '|' .. text(X.seq) .. '|' .. X.last .. '|' .. P.now_text .. '|' ..
-                   (X.news or '') .. '|' .. (X.error or '')
+                   changes[2] .. '|' .. (X.error or '')
       for part = 1, count do entry[size + part] = changes[part] end
       size = size + count
       whose[#whose + 1] = X
@@ -241,7 +285,12 @@ end
 
 local function flush_execution(P, X)
   local fields = X.fields
-  for from = 1, #fields, 4000 do call('HSET', X.key, unpack(fields, from, min(from + 3999, #fields))) end
+  local count = #fields
+  if count <= 4000 then
+    call('HSET', X.key, unpack(fields))
+  else
+    for from = 1, count, 4000 do call('HSET', X.key, unpack(fields, from, min(from + 3999, count))) end
+  end
   if X.error and call('HSETNX', X.key, '@error', X.error) == 1 and X.error_node then
     call('HSET', X.key, '@error_node', X.error_node)
   end
@@ -308,18 +357,30 @@ local function queue_task(P, handler, message)
 end
 
 -- A node that is PENDING or RETRYING goes to the workers under its next attempt.
-local function queue_node(P, X, name, nd, handler, message)
-  move(nd, NODE.QUEUED)
-  nd[ATTEMPT], nd[QUEUED_AT], nd[STARTED_AT], nd[FINISHED_AT], nd[WORKER], nd[ERROR] = nd[ATTEMPT] + 1, P.now, 0, 0, '', ''
-  write_node(P, X, name)
+local function queue_node(P, X, name, raw, handler, message)
+  local attempt = 1
+  if raw then
+    local nd = unpack_node(raw)
+    check_move(nd[STATE], NODE.QUEUED)
+    attempt = nd[ATTEMPT] + 1
+    nd[STATE], nd[ATTEMPT], nd[QUEUED_AT], nd[STARTED_AT], nd[FINISHED_AT] = NODE.QUEUED, attempt, P.now, 0, 0
+    nd[WORKER], nd[ERROR] = '', ''
+    write_node(P, X, name, pack_node(nd))
+  else
+    P.first_queued = P.first_queued or as_first_queued(P.now_packed)
+    write_node(P, X, name, P.first_queued)
+  end
   queue_task(P, handler, message)
-  record(P, X, name, nd)
+  record(X, name, NODE.QUEUED, attempt, '')
 end
 
 -- A hint to the orchestrators: the outcome of the attempt with this token, or with an empty node the start of a run.
-local function queue_hint(P, X, whose, retries, lost, outcome)
+-- How often its node was retried and lost is in `raw`.
+local function queue_hint(P, X, whose, raw, outcome)
   local hints = P.hints
   local count = #hints
+  local retries, lost = 0, 0
+  if raw then retries, lost = struct_unpack(RETRIES_AND_LOST, raw, 6) end
   hints[count + 1] = whose .. '|' .. X.definition .. '|' .. text(retries) .. '|' .. text(lost)
   hints[count + 2] = outcome
 end
@@ -345,11 +406,20 @@ local function acknowledge(P, hints)
   end
 end
 
--- All of an execution is gone, and it no longer uses its definition, which stays a while for the next one.
-local function drop(P, X, ttl)
+-- All of an execution is gone, and it no longer uses its definition. `flush_dropped` ends what calls of this began.
+local function drop(P, X)
   call('UNLINK', X.key)
-  if call('HINCRBY', P.defs, X.definition, -1) <= 0 then
-    call('HDEL', P.defs, X.definition)
-    call('EXPIRE', P.prefix .. 'def:' .. X.definition, ttl)
+  local dropped = P.dropped or {}
+  P.dropped = dropped
+  dropped[X.definition] = (dropped[X.definition] or 0) + 1
+end
+
+-- A definition that nobody uses any more stays a while for the next one.
+local function flush_dropped(P, ttl)
+  for definition, count in pairs(P.dropped or {}) do
+    if call('HINCRBY', P.defs, definition, -count) <= 0 then
+      call('HDEL', P.defs, definition)
+      call('EXPIRE', P.prefix .. 'def:' .. definition, ttl)
+    end
   end
 end

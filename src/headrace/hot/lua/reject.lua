@@ -12,18 +12,17 @@ local function reject(keys, args)
   for i = 1, #messages do
     local id, epoch, run, name, attempt = read_token(messages[i])
     local X = load(P, id, true) and mine(P, id, epoch, run)
-    local nd = X and X.status == EXECUTION.RUNNING and read_node(X, name)
-    local waits = nd and nd[STATE] == NODE.QUEUED and nd[ATTEMPT] == attempt
+    local raw = X and X.status == EXECUTION.RUNNING and read_node(X, name)
+    local nd = unpack_node(raw)
+    local waits = nd[STATE] == NODE.QUEUED and nd[ATTEMPT] == attempt
     if waits and nd[QUEUED_AT] > P.now - age_ms then break end         -- and those behind it came later
     taken = i
     if load(P, id, true) == nil then strange[#strange + 1] = messages[i] end
     if waits then
       rejected = rejected + 1
-      move(nd, NODE.REPORTED)
-      nd[FINISHED_AT] = P.now
-      write_node(P, X, name)
+      write_node(P, X, name, as_reported(raw, P.now_packed))
       count_under_way(P, X)
-      queue_hint(P, X, token(X, name, attempt), nd[RETRIES], nd[LOST], outcome)
+      queue_hint(P, X, token(X, name, attempt), raw, outcome)
     end
   end
   if taken > 0 then call('LTRIM', list, taken, -1) end

@@ -13,15 +13,15 @@ local function release(keys, args)
   for i = 1, #items, 6 do
     local X = mine_alive(P, items[i], items[i + 1], items[i + 2])
     local name, attempt = items[i + 3], items[i + 4]
-    local nd = X and read_node(X, name)
+    local nd = X and unpack_node(read_node(X, name))
     if nd and nd[STATE] == NODE.RUNNING and nd[ATTEMPT] == attempt then
       given = given + 1
       stop_timer(P, timer('L', X, name, attempt))
       move(nd, NODE.QUEUED)
       nd[ATTEMPT], nd[QUEUED_AT], nd[STARTED_AT], nd[WORKER] = attempt + 1, P.now, 0, ''
-      write_node(P, X, name)
+      write_node(P, X, name, pack_node(nd))
       X.busy = X.busy - 1
-      record(P, X, name, nd)
+      record(X, name, NODE.QUEUED, nd[ATTEMPT], '')
       if X.status == EXECUTION.RUNNING then queue_task(P, items[i + 5], args[(i + 11) / 6]) end
     end
   end

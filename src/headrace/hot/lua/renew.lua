@@ -9,9 +9,9 @@ local function renew(keys, args)
   local lost = {}
   for i = 4, #items, 5 do
     local X = mine_alive(P, items[i], items[i + 1], items[i + 2])
-    local nd = X and read_node(X, items[i + 3])
-    if nd and nd[STATE] == NODE.RUNNING and nd[ATTEMPT] == items[i + 4] then
-      set_timer(P, P.now + items[3], timer('L', X, items[i + 3], nd[ATTEMPT]))
+    local state, attempt = node_head(X and read_node(X, items[i + 3]))
+    if state == NODE.RUNNING and attempt == items[i + 4] then
+      set_timer(P, P.now + items[3], timer('L', X, items[i + 3], attempt))
     else
       lost[#lost + 1] = (i + 1) / 5
     end

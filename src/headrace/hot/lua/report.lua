@@ -10,15 +10,14 @@ local function report(keys, args)
   local stale = {}
   for i = 1, #items, 6 do
     local X = mine_alive(P, items[i], items[i + 1], items[i + 2])
-    local name, attempt = items[i + 3], items[i + 4]
-    local nd = X and read_node(X, name)
-    if nd and nd[STATE] == NODE.RUNNING and nd[ATTEMPT] == attempt then
-      move(nd, NODE.REPORTED)
-      nd[FINISHED_AT] = P.now
-      write_node(P, X, name)
+    local name = items[i + 3]
+    local raw = X and read_node(X, name)
+    local state, attempt = node_head(raw)
+    if state == NODE.RUNNING and attempt == items[i + 4] then
+      write_node(P, X, name, as_reported(raw, P.now_packed))
       local whose = token(X, name, attempt)
       stop_timer(P, 'L|' .. whose)
-      queue_hint(P, X, whose, nd[RETRIES], nd[LOST], items[i + 5])
+      queue_hint(P, X, whose, raw, items[i + 5])
     else
       stale[#stale + 1] = (i + 5) / 6
     end

@@ -25,9 +25,9 @@ local function reserve(keys, args)
     elseif X then
       if X.run > run or (X.run == run and not behind) or X.epoch ~= old_epoch or X.last ~= last then answer = 'exists'
       elseif X.status == EXECUTION.FAILED and X.busy > 0 then answer = 'busy'
-      else drop(P, X, definition_ttl) end
+      else drop(P, X) end
     end
-    local key = execution_key(P, id)
+    local key = P.execution_prefix .. id
     if answer == 'held' then                                               -- a repeated call keeps what was filled since
       call('PEXPIRE', key, ttl_ms)
       answer = 'reserved'
@@ -40,5 +40,6 @@ local function reserve(keys, args)
     end
     answers[#answers + 1] = answer
   end
+  flush_dropped(P, definition_ttl)
   return answers
 end
