@@ -23,39 +23,45 @@
 --         that of many failures above a node one alone goes on below it. On every replay the answer is the same, or
 --         what is left of it. An entry is acknowledged here only when nothing is left to do with all of its hints.
 
--- Brings the records of the nodes with these names into X.nodes.
-local function read_nodes(X, names)
-  local count = #names
-  if count < 2 then return end                                             -- read_node reads a single one
+-- Brings the fields with these names into X.nodes.
+local function read_fields(X, names)
   local found = call('HMGET', X.key, unpack(names))
-  for i = 1, count do
-    local name = names[i]
-    if X.nodes[name] == nil then X.nodes[name] = found[i] end
-  end
+  for i = 1, #names do X.nodes[names[i]] = found[i] end
 end
 
--- How many parents of a node are done. The parents of one call are counted with one read and one write: X.nodes knows,
--- under the count's own name, where in X.fields it stands.
-local function parents_done(X, field)
-  local at = X.nodes[field]
-  return tonumber(at and X.fields[at] or call('HGET', X.key, field) or 0)
-end
-
--- One more is.
+-- One more parent of a node is done: -> how many are. X.nodes knows, under the count's own name, where it stands in
+-- X.fields: the parents of one call are counted with one read and one write.
 local function count_parent(P, X, field)
-  local done, at = parents_done(X, field) + 1, X.nodes[field]
+  local at, done = X.nodes[field], nil
   if at then
-    X.fields[at] = text(done)
+    done = X.fields[at] + 1
+    X.fields[at] = TEXT[done]
   else
-    write_field(P, X, field, text(done))
+    done = (call('HGET', X.key, field) or 0) + 1
+    write_field(P, X, field, TEXT[done])
     X.nodes[field] = #X.fields
   end
   return done
 end
 
+local function parents_done(X, field)
+  local at = X.nodes[field]
+  return tonumber(at and X.fields[at] or call('HGET', X.key, field) or 0)
+end
+
+-- Of several nodes, those that have one parent or none: their records will be asked for.
+local function read_ahead(X, items, first, count)
+  local names, nodes = {}, X.nodes
+  for at = first, first + 4 * count - 4, 4 do
+    if items[at + 1] < 2 and nodes[items[at]] == nil then names[#names + 1] = items[at] end
+  end
+  if #names > 1 then read_fields(X, names) end
+end
+
 -- `counted`: how many of the slice were counted before this call; -1 when nothing is to be counted.
 local function answer_ready(P, X, items, first, count, counted, replies, args)
-  local names, positions = {}, {}
+  if count > 1 then read_ahead(X, items, first, count) end
+  local found = 0
   for i = 1, count do
     local at = first + 4 * i - 4
     local name, parents = items[at], items[at + 1]
@@ -66,24 +72,14 @@ local function answer_ready(P, X, items, first, count, counted, replies, args)
       done = parents_done(X, 'd:' .. name)
     end
     if done == parents then
-      names[#names + 1] = name
-      positions[#names] = i
-    end
-  end
-  read_nodes(X, names)
-  local found = 0
-  for i = 1, #names do
-    local name, position = names[i], positions[i]
-    local raw = read_node(X, name)
-    local state, attempt = node_head(raw)
-    if state == NODE.PENDING then
-      local at = first + 4 * position - 4
+      local raw = read_node(X, name)
+      local state, attempt = node_head(raw)
       local task = items[at + 3]
-      if task > 0 and attempt == 0 then
+      if state == NODE.PENDING and task > 0 and attempt == 0 then
         queue_node(P, X, name, raw, items[at + 2], args[task])
-      else
+      elseif state == NODE.PENDING then
         found = found + 1
-        replies[#replies + 1] = position
+        replies[#replies + 1] = i
         replies[#replies + 1] = attempt
       end
     end
@@ -93,10 +89,13 @@ end
 
 local function answer_skipped(P, X, owner, items, first, count, replies)
   local found, names = 0, {}
-  for i = 1, count do names[i] = items[first + 4 * i - 4] end
-  read_nodes(X, names)
   for i = 1, count do
-    local name = names[i]
+    local name = items[first + 4 * i - 4]
+    if X.nodes[name] == nil then names[#names + 1] = name end
+  end
+  if #names > 0 then read_fields(X, names) end
+  for i = 1, count do
+    local name = items[first + 4 * i - 4]
     local nd = unpack_node(read_node(X, name))
     if nd[STATE] == NODE.PENDING then
       move(nd, NODE.SKIPPED)

@@ -37,7 +37,7 @@ local function claim(keys, args)
   for i = 1, #entries, 7 do load(P, entries[i + 2], true, entries[i + 5]) end
 
   for list, head in pairs(heads) do call('LTRIM', list, head, -1) end
-  local claimed, lease_ends = {}, text(P.now + lease_ms)
+  local claimed, lease_ends = {}, TEXT[P.now + lease_ms]
   for i = 1, #entries, 7 do
     local message, id, name = entries[i + 1], entries[i + 2], entries[i + 5]
     if P.executions[id] == nil then
@@ -47,7 +47,7 @@ local function claim(keys, args)
       local raw = X and X.status == EXECUTION.RUNNING and read_node(X, name)
       local state, attempt = node_head(raw)
       if state == NODE.QUEUED and attempt == entries[i + 6] then
-        write_node(P, X, name, as_claimed(raw, P.now_packed, worker))
+        write_node(P, X, name, as_claimed(state, raw, P.now_packed, worker))
         set_timer(P, lease_ends, timer('L', X, name, attempt))
         X.busy = X.busy + 1
         record(X, name, NODE.RUNNING, attempt, worker)

@@ -40,7 +40,7 @@ local function due_one(P, member, grace, retries)
   if kind == 'L' and P.now < grace then return set_timer(P, grace, member) end
   stop_timer(P, member)
   if kind == 'L' and state == NODE.RUNNING then
-    write_node(P, X, name, as_reported(raw, P.now_packed))
+    write_node(P, X, name, as_reported(state, raw, P.now_packed))
     queue_hint(P, X, sub(member, 3), raw, LOST_OUTCOME)
   elseif kind == 'X' and running then
     finish(P, X, EXECUTION.FAILED, LATE)

@@ -18,7 +18,7 @@ local function begin(P, X, header, roots, args)
   X.run, X.definition, X.mode, X.left, X.failed = run, definition, sub(mode, 1, 1), left, failed
   X.status = EXECUTION.RUNNING
   tell(X, EXECUTION.RUNNING)
-  write_field(P, X, '@created', created > 0 and text(created) or P.now_text)
+  write_field(P, X, '@created', created > 0 and TEXT[created] or P.now_text)
   write_field(P, X, '@started', P.now_text)
   if cancelled then
     finish(P, X, EXECUTION.CANCELLED)

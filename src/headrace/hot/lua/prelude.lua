@@ -23,16 +23,8 @@ local STATE, ATTEMPT, RETRIES, LOST, CURSOR, QUEUED_AT, STARTED_AT, FINISHED_AT,
 -- What the server offers, as locals: a global is looked up by name each time. It is there only once a function runs.
 local call, from_msgpack, to_msgpack, unpack_limit, struct_pack, struct_unpack, match, sub, format, floor, min
 
--- Numbers as text and packed, the small ones from a table: Lua's own way is slow.
+-- Numbers as text and packed; the small ones are kept, since Lua's own way is slow.
 local TEXT, PACKED = {}, {}
-
-local function text(number)
-  return TEXT[number] or format('%.0f', number)
-end
-
-local function packed(number)
-  return PACKED[number] or struct_pack('<I', number)
-end
 
 -- What a task's message begins with: execution, epoch, run, node, attempt, as the first elements of a MessagePack list.
 local function read_token(message)
@@ -45,6 +37,8 @@ local function learn()
   struct_pack, struct_unpack = struct.pack, struct.unpack
   match, sub, format, floor, min = string.match, string.sub, string.format, math.floor, math.min
   for i = 0, 999 do TEXT[i], PACKED[i] = format('%d', i), struct_pack('<I', i) end
+  setmetatable(TEXT, {__index = function(_, number) return format('%.0f', number) end})
+  setmetatable(PACKED, {__index = function(_, number) return struct_pack('<I', number) end})
 end
 
 local function open_partition(keys)
@@ -55,7 +49,7 @@ local function open_partition(keys)
   P.execution_prefix = P.prefix .. 'x:'
   local t = call('TIME')
   P.now = t[1] * 1000 + floor(t[2] / 1000)
-  P.now_text, P.now_packed = text(P.now), struct_pack('<d', P.now)
+  P.now_text, P.now_packed = TEXT[P.now], struct_pack('<d', P.now)
   return P
 end
 
@@ -106,13 +100,13 @@ local function move(nd, to)
 end
 
 -- What happens to most nodes, in the places of NODE_RECORD. A QUEUED one has no worker and no failure.
-local function as_claimed(raw, now_packed, worker)
-  check_move(sub(raw, 1, 1), NODE.RUNNING)
+local function as_claimed(state, raw, now_packed, worker)
+  check_move(state, NODE.RUNNING)
   return NODE.RUNNING .. sub(raw, 2, 25) .. now_packed .. sub(raw, 34, 41) .. worker .. '\0'
 end
 
-local function as_reported(raw, now_packed)
-  check_move(sub(raw, 1, 1), NODE.REPORTED)
+local function as_reported(state, raw, now_packed)
+  check_move(state, NODE.REPORTED)
   return NODE.REPORTED .. sub(raw, 2, 33) .. now_packed .. sub(raw, 42)
 end
 
@@ -121,12 +115,12 @@ local function cursor_of(raw)
 end
 
 local function as_completed(raw, cursor)
-  return NODE.COMPLETED .. sub(raw, 2, 13) .. packed(cursor) .. sub(raw, 18)
+  return NODE.COMPLETED .. sub(raw, 2, 13) .. PACKED[cursor] .. sub(raw, 18)
 end
 
 -- Of a node that was never tried, under its first attempt.
 local function as_first_queued(now_packed)
-  return NODE.QUEUED .. packed(1) .. packed(0) .. packed(0) .. packed(0) .. now_packed .. struct_pack('<dds', 0, 0, '')
+  return NODE.QUEUED .. PACKED[1] .. PACKED[0] .. PACKED[0] .. PACKED[0] .. now_packed .. struct_pack('<dds', 0, 0, '')
 end
 
 -- The execution, or false. One of another format is refused; `lenient` answers nil for it. With a node's name, that
@@ -201,7 +195,7 @@ end
 
 -- A change of a node, for the event: letter of the state, attempt, and what belongs to it. Whoever records also writes.
 local function record(X, name, state, attempt, more)
-  local change = state .. text(attempt) .. ' ' .. more
+  local change = state .. TEXT[attempt] .. ' ' .. more
   local changes = X.changes
   if changes then
     local count = #changes
@@ -218,7 +212,7 @@ local function tell(X, status)
 end
 
 local function token(X, name, attempt)
-  return X.id .. '|' .. X.epoch .. '|' .. text(X.run) .. '|' .. name .. '|' .. text(attempt)
+  return X.id .. '|' .. X.epoch .. '|' .. TEXT[X.run] .. '|' .. name .. '|' .. TEXT[attempt]
 end
 
 local function timer(kind, X, name, attempt)
@@ -247,8 +241,13 @@ end
 
 -- As EXECUTION_RECORD says; `struct` would take twice as long.
 local function pack_execution(X)
-  return FORMAT .. X.status .. X.mode .. X.deadline .. packed(X.run) .. packed(X.left) .. packed(X.busy) ..
-         packed(X.failed) .. packed(X.seq) .. X.epoch .. '\0' .. X.last .. '\0' .. X.definition .. '\0'
+  return FORMAT .. X.status .. X.mode .. X.deadline .. PACKED[X.run] .. PACKED[X.left] .. PACKED[X.busy] ..
+         PACKED[X.failed] .. PACKED[X.seq] .. X.epoch .. '\0' .. X.last .. '\0' .. X.definition .. '\0'
+end
+
+local function pack_reservation(run, token)
+  return FORMAT .. EXECUTION.OPENING .. '--' .. PACKED[run] .. PACKED[0] .. PACKED[0] .. PACKED[0] .. PACKED[0] ..
+         token .. '\0\0\0'
 end
 
 -- One entry of the outbox: of each execution '@', its header, and then pairs of a node and its change.
@@ -273,7 +272,7 @@ local function flush_events(P)
         entry, whose, size = {}, {}, 0
       end
       X.seq = X.seq + 1
-      changes[2] = X.id .. '|' .. X.epoch .. '|' .. text(X.run) .. '|' .. text(X.seq) .. '|' .. X.last .. '|' .. P.now_text .. '|' ..
+      changes[2] = X.id .. '|' .. X.epoch .. '|' .. TEXT[X.run] .. '|' .. TEXT[X.seq] .. '|' .. X.last .. '|' .. P.now_text .. '|' ..
                    changes[2] .. '|' .. (X.error or '')
       for part = 1, count do entry[size + part] = changes[part] end
       size = size + count
@@ -381,7 +380,7 @@ local function queue_hint(P, X, whose, raw, outcome)
   local count = #hints
   local retries, lost = 0, 0
   if raw then retries, lost = struct_unpack(RETRIES_AND_LOST, raw, 6) end
-  hints[count + 1] = whose .. '|' .. X.definition .. '|' .. text(retries) .. '|' .. text(lost)
+  hints[count + 1] = whose .. '|' .. X.definition .. '|' .. TEXT[retries] .. '|' .. TEXT[lost]
   hints[count + 2] = outcome
 end
 

@@ -20,7 +20,7 @@ local function reject(keys, args)
     if load(P, id, true) == nil then strange[#strange + 1] = messages[i] end
     if waits then
       rejected = rejected + 1
-      write_node(P, X, name, as_reported(raw, P.now_packed))
+      write_node(P, X, name, as_reported(nd[STATE], raw, P.now_packed))
       count_under_way(P, X)
       queue_hint(P, X, token(X, name, attempt), raw, outcome)
     end

@@ -14,7 +14,7 @@ local function report(keys, args)
     local raw = X and read_node(X, name)
     local state, attempt = node_head(raw)
     if state == NODE.RUNNING and attempt == items[i + 4] then
-      write_node(P, X, name, as_reported(raw, P.now_packed))
+      write_node(P, X, name, as_reported(state, raw, P.now_packed))
       local whose = token(X, name, attempt)
       stop_timer(P, 'L|' .. whose)
       queue_hint(P, X, whose, raw, items[i + 5])

@@ -11,7 +11,7 @@
 local function reserve(keys, args)
   local P = open_partition(keys)
   local items = from_msgpack(args[1])
-  local ttl_ms, definition_ttl = items[1], items[2]
+  local ttl_ms, definition_ttl = TEXT[items[1]], items[2]
   load_all(P, items, 7, 3)
   local answers = {}
   for i = 3, #items, 7 do
@@ -33,8 +33,7 @@ local function reserve(keys, args)
       answer = 'reserved'
     elseif answer == 'reserved' then
       if X then call('UNLINK', key) end
-      call('HSET', key, '@m', pack_execution({status = EXECUTION.OPENING, mode = '-', deadline = '-', run = run, left = 0,
-                                                   busy = 0, failed = 0, seq = 0, epoch = new, last = '', definition = ''}))
+      call('HSET', key, '@m', pack_reservation(run, new))
       call('PEXPIRE', key, ttl_ms)
       P.executions[id] = nil
     end
