@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -27,15 +26,12 @@ MOST_LINE_BYTES = 4_096
 _kept: ContextVar[list[str] | None] = ContextVar("headrace_kept_lines", default=None)
 
 
-@contextmanager
-def kept() -> Iterator[list[str]]:
-    """Collects what handlers log within this context, redacted, as JSON objects; not without end."""
+def keep() -> list[str]:
+    """Where what handlers log in this asyncio task is collected from now on, redacted, as JSON objects; not without
+    end."""
     lines: list[str] = []
-    token = _kept.set(lines)
-    try:
-        yield lines
-    finally:
-        _kept.reset(token)
+    _kept.set(lines)
+    return lines
 
 
 class _Lines:

@@ -43,7 +43,7 @@ class Redactor:
 
     def json(self, text: str) -> str:
         """The same for JSON text: every string, key and number in it; what comes back is JSON."""
-        if not any(sign in text for sign in self._json_signs):
+        if not self._json_signs or not any(sign in text for sign in self._json_signs):
             return text
         try:
             value = _decode(text)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -68,16 +68,16 @@ class Walk:
     body: str = ""
     delay_ms: int = 0
     flag: bool = False
-    nodes: list[int] = field(default_factory=list)
+    nodes: Sequence[int] = ()
     offset: int = 0
-    skipped: set[int] = field(default_factory=set)
+    skipped: frozenset[int] = frozenset()
     finished: bool = False
 
     @property
     def over(self) -> bool:
         return self.finished or (self.plan is not None and self.offset >= len(self.nodes))
 
-    def next_nodes(self, room: int) -> list[int]:
+    def next_nodes(self, room: int) -> Sequence[int]:
         return self.nodes[self.offset : self.offset + room]
 
     def slice(self, nodes: Sequence[int], tasks: Sequence[Dispatch | None], *, quiet: bool) -> Verdict:
@@ -190,13 +190,15 @@ class Orchestrator:
         walks: list[Walk] = []
         for entry_id, hints in entries:
             entry = Entry(entry_id, len(hints), begun=not entry_id)
-            walks += [self._walk(entry, hint, await self.plan(partition, hint.definition)) for hint in hints]
+            for hint in hints:
+                plan = self._plans.held(hint.definition) or await self.plan(partition, hint.definition)
+                walks.append(self._walk(entry, hint, plan))
         every = [walk.entry for walk in walks]
         while walks:
             asked = await self._advance(partition, walks)
             ready: dict[tuple[str, str], Ready] = {}
             for walk, answer in asked:
-                for node in self._take_answer(walk, answer):
+                for node in self._take_answer(walk, answer) if answer else ():
                     ready.setdefault((node.execution_id, node.node), node)
             await self._dispatch(partition, list(ready.values()), _over(asked))
             # Those that had no room in this call come first in the next: a large fan-out holds nobody up.
@@ -206,15 +208,17 @@ class Orchestrator:
     async def _advance(self, partition: int, walks: Sequence[Walk]) -> list[tuple[Walk, Answer]]:
         """One call, with as many slices as fit into it. It acknowledges an entry that is in it as a whole and for the
         first time, if nothing is left to do with it."""
-        asked: list[tuple[Walk, list[int], Sequence[Dispatch | None]]] = []
+        asked: list[tuple[Walk, Sequence[int], Sequence[Dispatch | None]]] = []
         room, size = SLICE, CALL_BYTES
         for walk in walks:
             if asked and (room <= 0 or size <= 0):
                 break
             nodes = walk.next_nodes(max(room, 1))
-            tasks = self._rendered_ahead(walk, walk.plan, nodes) if walk.plan and walk.verdict == "C" else ()
+            tasks = self._rendered_ahead(walk, walk.plan, nodes) if nodes and walk.plan and walk.verdict == "C" else ()
             asked.append((walk, nodes, tasks))
-            room, size = room - len(nodes), size - len(walk.body) - sum(len(task.payload) for task in tasks if task)
+            room, size = room - len(nodes), size - len(walk.body)
+            for task in tasks:
+                size -= len(task.payload) if task else 0
         for walk in walks[len(asked) :]:
             walk.entry.begun = True  # not all of it goes along
         replies = await self._store.advance(
@@ -227,7 +231,8 @@ class Orchestrator:
             walk.body = ""  # it took effect with the first slice
             if walk.verdict in ("T", "F"):
                 walk.verdict = "K"
-            answers.append((walk, [(nodes[position], attempt) for position, attempt in reply.answer]))
+            answer = [(nodes[position], attempt) for position, attempt in reply.answer] if reply.answer else ()
+            answers.append((walk, answer))
         return answers
 
     def _rendered_ahead(self, walk: Walk, plan: LoadedPlan, children: Sequence[int]) -> list[Dispatch | None]:
@@ -253,10 +258,10 @@ class Orchestrator:
     def _take_answer(self, walk: Walk, answer: Answer) -> list[Ready]:
         """Ready nodes; or, where nodes were skipped, their children join the walk."""
         plan = walk.plan
-        if plan is None or not answer:
+        if plan is None:
             return []
         if walk.verdict == "K":
-            walk.skipped.update(i for i, _ in answer)
+            walk.skipped |= {i for i, _ in answer}
             below = (child for i, _ in answer for child in plan.graph.children[i])
             walk.nodes = [i for i in dict.fromkeys((*walk.nodes[walk.offset :], *below)) if i not in walk.skipped]
             walk.offset = 0
@@ -282,17 +287,17 @@ class Orchestrator:
             return Walk(entry, hint, None, "N")
         if hint.is_start:
             nodes = plan.graph.roots if hint.outcome == "roots" else range(len(plan.names))
-            return Walk(entry, hint, plan, "S", nodes=list(nodes))
+            return Walk(entry, hint, plan, "S", nodes=nodes)
         index = plan.graph.index[hint.node]
         outcome = self._outcome(hint)
         if outcome.output is not None:
-            return Walk(entry, hint, plan, "C", body=outcome.output, nodes=list(plan.graph.children[index]))
+            return Walk(entry, hint, plan, "C", body=outcome.output, nodes=plan.graph.children[index])
         failure = outcome.failure or Failure("bad_output", "the worker reported neither an output nor a failure")
         body = _encode(failure).decode()
         decision = decide(
             failure, plan.policy(index), retries=hint.retries, lost=hint.lost, chance=self._random.random()
         )
-        downstream = list(plan.graph.children[index]) if plan.definition.on_failure == "continue" else []
+        downstream = plan.graph.children[index] if plan.definition.on_failure == "continue" else ()
         if isinstance(decision, Again):
             delay_ms = round(decision.delay_seconds * 1000)
             return Walk(entry, hint, plan, "T", body, delay_ms, flag=decision.lost, nodes=downstream)

@@ -81,10 +81,15 @@ class Plans:
         self._held: OrderedDict[str, LoadedPlan] = OrderedDict()
         self._nodes = 0
 
-    async def get(self, partition: int, content_hash: str) -> LoadedPlan | None:
+    def held(self, content_hash: str) -> LoadedPlan | None:
         held = self._held.get(content_hash)
         if held is not None:
             self._held.move_to_end(content_hash)
+        return held
+
+    async def get(self, partition: int, content_hash: str) -> LoadedPlan | None:
+        held = self.held(content_hash)
+        if held is not None:
             return held
         text = await self._store.definition(partition, content_hash)
         if text is None:
@@ -97,9 +102,8 @@ class Plans:
         return self.of(definition)
 
     def of(self, definition: Definition) -> LoadedPlan:
-        held = self._held.get(definition.content_hash)
+        held = self.held(definition.content_hash)
         if held is not None:
-            self._held.move_to_end(definition.content_hash)
             return held
         loaded = self._held[definition.content_hash] = LoadedPlan(Plan(definition), self._defaults)
         self._nodes += len(loaded.names)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 
 import msgspec
 
@@ -31,6 +32,7 @@ from headrace.model.state import NodeState
 _execution_numbers = struct.Struct("<5I").unpack_from
 _node_numbers = struct.Struct("<cIIIIddd")
 _RETRYING = NodeState.RETRYING.value
+_FINISHED, _NOT_FINISHED = Advanced(True, []), Advanced(False, [])
 
 encode = msgspec.msgpack.Encoder().encode
 decode_task = msgspec.msgpack.Decoder(Task).decode
@@ -97,8 +99,7 @@ def advance_arguments(verdicts: Iterable[Verdict]) -> list[bytes]:
             v.entry_id, v.execution_id, v.epoch, v.run, v.node, v.attempt, v.verdict, v.body, v.delay_ms, v.flag,
             v.offset, v.total, v.quiet, len(v.names),
         )  # fmt: skip
-        tasks = v.tasks or (None,) * len(v.names)
-        for (name, parents), task in zip(v.names, tasks, strict=True):
+        for (name, parents), task in zip(v.names, v.tasks or repeat(None)):  # noqa: B905 (without end)
             if task is None:
                 fields += (name, parents, "", 0)
             else:
@@ -111,13 +112,16 @@ def advance_arguments(verdicts: Iterable[Verdict]) -> list[bytes]:
 def read_advanced(raw: bytes) -> list[Advanced]:
     numbers = _decode_numbers(raw)
     found: list[Advanced] = []
-    at = 0
-    while at < len(numbers):
-        finished, count = numbers[at : at + 2]
+    at, end = 0, len(numbers)
+    while at < end:
+        finished, count = numbers[at], numbers[at + 1]
         at += 2
-        pairs = [(numbers[i] - 1, numbers[i + 1]) for i in range(at, at + 2 * count, 2)]
-        at += 2 * count
-        found.append(Advanced(bool(finished), pairs))
+        if count:
+            pairs = [(numbers[i] - 1, numbers[i + 1]) for i in range(at, at + 2 * count, 2)]
+            at += 2 * count
+            found.append(Advanced(bool(finished), pairs))
+        else:
+            found.append(_FINISHED if finished else _NOT_FINISHED)
     return found
 
 

@@ -54,6 +54,8 @@ def decode(text: str | bytes) -> Any:
 
 def as_output(value: object) -> dict[str, Any]:
     """A node's output is an object: anything else goes into its `result`."""
+    if type(value) is dict:
+        return value
     opened = _opened(value)
     return opened if isinstance(opened, dict) else {"result": value}
 

@@ -7,8 +7,9 @@ it is given: rendered configs share unchanged parts with the definition, and nob
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from headrace.errors import BadValue, TemplateError, TemplateLimit
@@ -25,6 +26,8 @@ NUMBERS: Final = (int, float, bool, type(None))  # a template's numbers are with
 NUMBER_BYTES: Final = 24
 INPUT: Final = "input"
 OUTPUT: Final = "output"
+
+_Make = Callable[["_Rendering"], Any]
 
 
 def template_strings(value: Any, loc: Loc = ()) -> Iterator[tuple[Loc, str]]:
@@ -49,11 +52,15 @@ class Rendered(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Reads:
-    """What a node's templates read, and whether it has any."""
+    """What a node's templates read, and how its config is made; without templates it stands for itself."""
 
     needs: tuple[str, ...]
     needs_input: bool
-    templated: bool
+    make: _Make | None
+
+    @property
+    def templated(self) -> bool:
+        return self.make is not None
 
 
 class Plan:
@@ -81,14 +88,13 @@ class Plan:
         if it.handler == INPUT:
             return Rendered(input_params)
         reads = self._reads_of(node)
-        if not reads.templated:
+        if reads.make is None:
             return Rendered(it.config)
         context = {name: outputs[name] for name in reads.needs if name in outputs}
         if reads.needs_input:
             context[INPUT] = input_params
-        rendering = _Rendering(it.id, self._templates, context)
-        config = rendering.value(it.config, ("config",))
-        return Rendered(config, tuple(rendering.secrets))
+        rendering = _Rendering(it.id, context)
+        return Rendered(reads.make(rendering), tuple(rendering.secrets))
 
     def output(self, outputs: Mapping[str, Any]) -> dict[str, Any]:
         """The output of an execution, from those outputs of its `output_nodes` that there are."""
@@ -115,14 +121,24 @@ class Plan:
     def _find_reads(self, node: int) -> _Reads:
         it = self.definition.nodes[node]
         if it.handler == INPUT:
-            return _Reads((), needs_input=True, templated=False)
+            return _Reads((), needs_input=True, make=None)
         roots: set[str] = set()
-        templated = False
         for loc, source in template_strings(it.config, ("config",)):
-            templated = True
             roots |= self._template(source, it.id, loc).roots
         index = self.graph.index
-        return _Reads(tuple(sorted(roots & index.keys())), INPUT in roots and INPUT not in index, templated)
+        return _Reads(
+            tuple(sorted(roots & index.keys())),
+            INPUT in roots and INPUT not in index,
+            self._maker(it.config, ("config",)),
+        )
+
+    def _maker(self, value: Any, loc: Loc) -> _Make | None:
+        """How a part of a config is made; None, if nothing in it is a template."""
+        if isinstance(value, str):
+            return partial(_rendered, self._templates[value], loc) if has_syntax(value) else None
+        items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        made = [(key, make) for key, item in items if (make := self._maker(item, (*loc, key))) is not None]
+        return partial(_changed, value, made) if made else None
 
     def _template(self, source: str, node_id: str, loc: Loc) -> template.Template:
         known = self._templates.get(source)
@@ -134,26 +150,31 @@ class Plan:
         return known
 
 
+def _rendered(source: template.Template, loc: Loc, rendering: _Rendering) -> Any:
+    return rendering.render(source, loc)
+
+
+def _changed(value: Any, made: Sequence[tuple[Any, _Make]], rendering: _Rendering) -> Any:
+    """The object or list, with what is made in it."""
+    value = value.copy()
+    for key, make in made:
+        value[key] = make(rendering)
+    return value
+
+
 class _Rendering:
     """One rendering of one config, with what is left of its size."""
 
-    def __init__(self, node_id: str, templates: Mapping[str, template.Template], context: dict[str, Any]) -> None:
-        self._node_id, self._templates, self._context = node_id, templates, context
+    __slots__ = ("_context", "_left", "_node_id", "secrets")
+
+    def __init__(self, node_id: str, context: dict[str, Any]) -> None:
+        self._node_id, self._context = node_id, context
         self._left = MAX_RENDERED_BYTES
         self.secrets: list[SecretText] = []
 
-    def value(self, value: Any, loc: Loc) -> Any:
-        if isinstance(value, str):
-            return self._rendered(value, loc) if has_syntax(value) else value
-        if isinstance(value, dict):
-            return {key: self.value(item, (*loc, key)) for key, item in value.items()}
-        if isinstance(value, list):
-            return [self.value(item, (*loc, index)) for index, item in enumerate(value)]
-        return value
-
-    def _rendered(self, source: str, loc: Loc) -> Any:
+    def render(self, source: template.Template, loc: Loc) -> Any:
         try:
-            value = self._templates[source].render(self._context)
+            value = source.render(self._context)
             if type(value) is template.Sealed:
                 self.secrets.append(SecretText(loc[1:], value.pieces))
                 value = value.shown
@@ -161,11 +182,13 @@ class _Rendering:
         except TemplateError as error:
             raise type(error)(f"{self._where(loc)}: {error}") from None
         except BadValue as error:
-            raise TemplateError(f"{self._where(loc)}: {error}, in the template {template.shortened(source)}") from None
+            raise TemplateError(
+                f"{self._where(loc)}: {error}, in the template {template.shortened(source.source)}"
+            ) from None
         if self._left < 0:
             raise TemplateLimit(
                 f"{self._where(loc)}: the rendered config is larger than {MAX_RENDERED_BYTES:,} bytes, "
-                f"at the template {template.shortened(source)}"
+                f"at the template {template.shortened(source.source)}"
             )
         return value
 

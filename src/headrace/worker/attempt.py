@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -41,6 +42,7 @@ class _Work(msgspec.Struct, frozen=True):
 
 
 _decode_work = msgspec.json.Decoder(_Work).decode
+_TIMEOUT = '"timeout_seconds"'
 
 
 class _Attempt(msgspec.Struct, frozen=True):
@@ -126,12 +128,18 @@ class Attempts:
             await asyncio.wait(futures, timeout=self._grace_seconds)
         await self._children.aclose()
 
+    @cached_property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()  # asked once: until Python 3.12 each answer is a system call
+
     @property
     def is_stuck(self) -> bool:
         return self.lingering > 0 or any(not task.done() for task in self._inline)
 
     def hard_deadline(self, task: Task) -> float | None:
         """When, on the monotonic clock, an attempt that starts now has surely ended unless the loop is blocked."""
+        if _TIMEOUT not in task.payload:
+            return None
         try:
             seconds = _decode_work(task.payload).timeout_seconds
         except (msgspec.MsgspecError, UnicodeError):
@@ -191,7 +199,7 @@ class Attempts:
         """Without a timeout there is nothing to come back for before the handler ends: no task of its own is needed."""
         handler = attempt.handler
         given = arguments(handler, attempt.config, lambda: _context(attempt))
-        current = cast("asyncio.Task[Any]", asyncio.current_task())
+        current = cast("asyncio.Task[Any]", asyncio.current_task(self._loop))
         self._inline.add(current)
         try:
             outcome = await called(handler, given, self._max_output_bytes)

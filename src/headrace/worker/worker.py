@@ -48,6 +48,7 @@ log = structlog.get_logger(__name__)
 @dataclass(slots=True)
 class Running:
     task: Task
+    token: Token
     partition: int
     deadline: float | None
     job: asyncio.Task[None] | None = None
@@ -137,6 +138,7 @@ class Worker:
         lease_ms = round(settings.worker_lease_seconds * 1000)
         handlers = list(self._handlers)
         heard: dict[str, str] = {}
+        loop = asyncio.get_running_loop()
         while not self._stopping:
             asked = await self._slots.reserve(self._store.partitions)
             claimed: Sequence[Task] = ()
@@ -150,7 +152,7 @@ class Worker:
             finally:
                 self._slots.give_back(asked - len(claimed))
             for task in claimed:
-                self._start(partition, task)
+                self._start(loop, partition, task)
             handlers.append(handlers.pop(0))
             if read and not claimed:
                 await asyncio.sleep(NOTHING_FOR_US_SECONDS)  # tasks of another format go round until their workers come
@@ -172,27 +174,27 @@ class Worker:
             self._idle.discard(waiting)
             waiting.cancel()
 
-    def _start(self, partition: int, task: Task) -> None:
-        running = Running(task, partition, self._attempts.hard_deadline(task))
-        self._running[task.token] = running
-        running.job = asyncio.create_task(self._attempt(running))
+    def _start(self, loop: asyncio.AbstractEventLoop, partition: int, task: Task) -> None:
+        token = task.token
+        running = self._running[token] = Running(task, token, partition, self._attempts.hard_deadline(task))
+        running.job = loop.create_task(self._attempt(running))
 
     async def _attempt(self, running: Running) -> None:
         task = running.task
+        lines = logs.keep()
         try:
-            with logs.kept() as lines:
-                if self._tracer is None:
-                    outcome = await self._attempts.run(task)
-                else:
-                    outcome = await self._traced(task, self._tracer)
+            if self._tracer is None:
+                outcome = await self._attempts.run(task)
+            else:
+                outcome = await self._traced(task, self._tracer)
         except asyncio.CancelledError:
-            self._running.pop(task.token, None)  # cancelled, lost or given back: nothing to report
+            self._running.pop(running.token, None)  # cancelled, lost or given back: nothing to report
             return
         finally:
             self._slots.give_back(1)
         if lines:
-            self._logged[running.partition].append((task.token, f"[{','.join(lines)}]"))
-        self._queue_report(running.partition, task, outcome)
+            self._logged[running.partition].append((running.token, f"[{','.join(lines)}]"))
+        self._queue_report(running.partition, running.token, outcome)
 
     async def _traced(self, task: Task, tracer: Tracer) -> Outcome:
         """Within a span. What the request brought is read here, and by nobody who does not trace; without it, should
@@ -204,9 +206,8 @@ class Worker:
 
     # ---- reporting
 
-    def _queue_report(self, partition: int, task: Task, outcome: Outcome) -> None:
-        text = _encode(outcome).decode()
-        self._reports[partition].append(Report(task.token, text))
+    def _queue_report(self, partition: int, token: Token, outcome: Outcome) -> None:
+        self._reports[partition].append(Report(token, _encode(outcome).decode()))
         self._reportable[partition].set()
 
     async def _report(self, partition: int) -> None:
