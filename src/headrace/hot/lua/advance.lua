@@ -183,15 +183,17 @@ end
 local function advance(keys, args)
   local P = open_partition(keys)
   local items = from_msgpack(args[1])
-  local at = 1
-  while at <= #items do
-    load(P, items[at + 1], false, items[at + 4])
+  local at, last, nodes = 1, #items, {}
+  while at <= last do
+    local found = #nodes
+    nodes[found + 1], nodes[found + 2] = items[at + 1], items[at + 4]
     at = at + 14 + 4 * items[at + 13]
   end
+  load_all(P, nodes, 2, 1, 1)
   local replies, acknowledged = {}, {}
   local entry, all_over
   at = 1
-  while at <= #items do
+  while at <= last do
     local first, count, verdict = at + 14, items[at + 13], items[at + 6]
     local reply = #replies
     replies[reply + 1], replies[reply + 2] = 0, 0

@@ -34,7 +34,7 @@ local function claim(keys, args)
   for _, list in ipairs(more) do
     if slots > 0 then take(list, slots) end
   end
-  for i = 1, #entries, 7 do load(P, entries[i + 2], true, entries[i + 5]) end
+  load_all(P, entries, 7, 3, 3, true)
 
   for list, head in pairs(heads) do call('LTRIM', list, head, -1) end
   local claimed, lease_ends = {}, TEXT[P.now + lease_ms]

@@ -124,14 +124,18 @@ local function as_first_queued(now_packed)
 end
 
 -- The execution, or false. One of another format is refused; `lenient` answers nil for it. With a node's name, that
--- node is read with it.
-local function load(P, id, lenient, name)
+-- node is read with it, and so are `more` of them.
+local function load(P, id, lenient, name, more)
   local X = P.executions[id]
   if X ~= nil then return X end
   local key, raw, nodes = P.execution_prefix .. id, nil, nil
-  if name then
-    local both = call('HMGET', key, '@m', name)
-    raw, nodes = both[1], {[name] = both[2]}
+  if more then
+    local found = call('HMGET', key, '@m', name, unpack(more))
+    raw, nodes = found[1], {[name] = found[2]}
+    for i = 1, #more do nodes[more[i]] = found[i + 2] end
+  elseif name then
+    local found = call('HMGET', key, '@m', name)
+    raw, nodes = found[1], {[name] = found[2]}
   else
     raw, nodes = call('HGET', key, '@m'), {}
   end
@@ -149,9 +153,19 @@ local function load(P, id, lenient, name)
   return X
 end
 
--- Reads the executions named in a flat list of items; `name`: how far behind the execution its node stands.
-local function load_all(P, items, width, at, name)
-  for i = at, #items, width do load(P, items[i], false, name and items[i + name]) end
+-- Reads the executions named in a flat list of items; `name`: how far behind the execution its node stands. Items of
+-- one execution often follow each other: their nodes are read at once.
+local function load_all(P, items, width, at, name, lenient)
+  local last = #items
+  while at <= last do
+    local id, after, more = items[at], at + width, nil
+    while name and items[after] == id and after - at <= 1000 * width do
+      if more then more[#more + 1] = items[after + name] else more = {items[after + name], nil, nil} end
+      after = after + width
+    end
+    load(P, id, lenient, name and items[at + name], more)
+    at = after
+  end
 end
 
 -- Of the executions that were read, the one that is open with exactly this run and epoch.
