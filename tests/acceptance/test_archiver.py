@@ -13,6 +13,7 @@ import pytest
 from sqlalchemy import func, select
 
 from headrace.engine.archiver import Archiver
+from headrace.hot import codec
 from headrace.hot.store import HotStore
 from headrace.record.acceptance import Acceptance, Accepted
 from headrace.record.archive import Archive
@@ -50,14 +51,14 @@ class Outbox:
     def next(self, change: str, together: int = 1) -> tuple[str, ...]:
         """The command that writes the next entry."""
         self._entries += 1
-        entry_id, fields = f"{self._entries}-0", list[str]()
+        entry_id, sections = f"{self._entries}-0", list[str]()
         for _ in range(together):
             self._number += 1
             execution_id = self._ids[self._number % len(self._ids)]
             told = f"{execution_id}|{EPOCH}|1|{self._number}|{self._last[execution_id]}|{self._entries}||"
-            fields += ("@", told, f"n{self._number}", change)
+            sections.append(codec.BETWEEN_PARTS.join((told, f"n{self._number}", change)))
             self._last[execution_id] = entry_id
-        return ("XADD", "hr:{0}:events", entry_id, *fields)
+        return ("XADD", "hr:{0}:events", entry_id, "e", codec.BETWEEN_SECTIONS.join(sections))
 
 
 @pytest.fixture

@@ -32,6 +32,7 @@ from headrace.model.state import NodeState
 _execution_numbers = struct.Struct("<5I").unpack_from
 _node_numbers = struct.Struct("<cIIIIddd")
 _RETRYING = NodeState.RETRYING.value
+BETWEEN_SECTIONS, BETWEEN_PARTS = "\x1d", "\x1e"  # of an entry of a stream
 _FINISHED, _NOT_FINISHED = Advanced(True, []), Advanced(False, [])
 
 encode = msgspec.msgpack.Encoder().encode
@@ -125,40 +126,38 @@ def read_advanced(raw: bytes) -> list[Advanced]:
     return found
 
 
-def read_hints(fields: Sequence[bytes]) -> list[Hint]:
-    """One entry of the results has the hints of a call."""
-    hints: list[Hint] = []
-    for whose, outcome in zip(fields[::2], fields[1::2], strict=True):
-        execution_id, epoch, run, node, attempt, definition, retries, lost = whose.decode().split("|")
-        hints.append(
-            Hint(
-                execution_id, epoch, int(run), node, int(attempt), definition, int(retries), int(lost), outcome.decode()
-            )
-        )
-    return hints
+def read_hints(fields: Sequence[bytes] | None) -> list[Hint]:
+    """One entry of the results has the hints of a call; one that was deleted meanwhile has no fields."""
+    if not fields:
+        return []
+    _, text = fields
+    parts = text.decode().split(BETWEEN_PARTS)
+    return [_read_hint(parts[i], parts[i + 1]) for i in range(0, len(parts), 2)]
+
+
+def _read_hint(whose: str, outcome: str) -> Hint:
+    execution_id, epoch, run, node, attempt, definition, retries, lost = whose.split("|")
+    return Hint(execution_id, epoch, int(run), node, int(attempt), definition, int(retries), int(lost), outcome)
 
 
 def read_events(fields: Sequence[bytes]) -> list[Event]:
     """One entry of the outbox has an event of each execution that a call changed."""
-    events: list[Event] = []
-    changes: list[Change] = []
-    for i in range(0, len(fields), 2):
-        text = fields[i + 1].decode()
-        if fields[i] == b"@":
-            execution_id, epoch, run, seq, previous, at_ms, status, error = text.split("|", 7)
-            changes = []
-            events.append(Event(execution_id, epoch, int(run), int(seq), previous, int(at_ms), status, error, changes))
-        else:
-            changes.append(_read_change(fields[i].decode(), text))
-    return events
+    _, text = fields
+    return [_read_event(section.split(BETWEEN_PARTS)) for section in text.decode().split(BETWEEN_SECTIONS)]
+
+
+def _read_event(parts: Sequence[str]) -> Event:
+    execution_id, epoch, run, seq, previous, at_ms, status, error = parts[0].split("|", 7)
+    changes = [_read_change(parts[i], parts[i + 1]) for i in range(1, len(parts), 2)]
+    return Event(execution_id, epoch, int(run), int(seq), previous, int(at_ms), status, error, changes)
 
 
 def _read_change(node: str, text: str) -> Change:
-    attempt, _, detail = text[1:].partition(" ")
-    if text[0] == _RETRYING:
+    state, (attempt, _, detail) = text[0], text[1:].partition(" ")
+    if state == _RETRYING:
         due_ms, _, detail = detail.partition(" ")
-        return Change(node, text[0], int(attempt), detail, int(due_ms))
-    return Change(node, text[0], int(attempt), detail)
+        return Change(node, state, int(attempt), detail, int(due_ms))
+    return Change(node, state, int(attempt), detail)
 
 
 def read_record(raw: bytes | None) -> Record:

@@ -163,12 +163,12 @@ def _pair(raw: bytes) -> tuple[str, str]:
 
 
 def _hints(entries: Iterable[Any]) -> list[tuple[str, Hint]]:
-    """Several of them share an entry; one that was deleted meanwhile has no fields. What another version wrote in its
-    own way stays pending, for those who can read it."""
+    """Several of them share an entry. What another version wrote in its own way stays pending, for those who can read
+    it."""
     found: list[tuple[str, Hint]] = []
     for entry_id, fields in entries:
         try:
-            found += [(entry_id.decode(), hint) for hint in codec.read_hints(fields or ())]
-        except ValueError:
+            found += [(entry_id.decode(), hint) for hint in codec.read_hints(fields)]
+        except (ValueError, IndexError):
             log.exception("hints cannot be read", entry=entry_id.decode())
     return found

@@ -21,7 +21,7 @@ local NODE_HEAD, RETRIES_AND_LOST = '<c1I', '<II'
 local STATE, ATTEMPT, RETRIES, LOST, CURSOR, QUEUED_AT, STARTED_AT, FINISHED_AT, WORKER, ERROR = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
 
 -- What the server offers, as locals: a global is looked up by name each time. It is there only once a function runs.
-local call, from_msgpack, to_msgpack, unpack_limit, struct_pack, struct_unpack, match, sub, format, floor, min
+local call, from_msgpack, to_msgpack, unpack_limit, struct_pack, struct_unpack, match, sub, format, floor, min, concat
 
 -- Numbers as text and packed; the small ones are kept, since Lua's own way is slow.
 local TEXT, PACKED = {}, {}
@@ -36,6 +36,7 @@ local function learn()
   call, from_msgpack, to_msgpack, unpack_limit = redis.call, cmsgpack.unpack, cmsgpack.pack, cmsgpack.unpack_limit
   struct_pack, struct_unpack = struct.pack, struct.unpack
   match, sub, format, floor, min = string.match, string.sub, string.format, math.floor, math.min
+  concat = table.concat
   for i = 0, 999 do TEXT[i], PACKED[i] = format('%d', i), struct_pack('<I', i) end
   setmetatable(TEXT, {__index = function(_, number) return format('%.0f', number) end})
   setmetatable(PACKED, {__index = function(_, number) return struct_pack('<I', number) end})
@@ -215,14 +216,14 @@ local function record(X, name, state, attempt, more)
     local count = #changes
     changes[count + 1], changes[count + 2] = name, change
   else
-    X.changes = {'@', '', name, change}
+    X.changes = {'', name, change}
   end
 end
 
 -- The news of an execution: its new status. Until `flush` it stands where the event's header will.
 local function tell(X, status)
   local changes = X.changes
-  if changes then changes[2] = status else X.changes = {'@', status} end
+  if changes then changes[1] = status else X.changes = {status} end
 end
 
 local function token(X, name, attempt)
@@ -264,9 +265,13 @@ local function pack_reservation(run, token)
          token .. '\0\0\0'
 end
 
--- One entry of the outbox: of each execution '@', its header, and then pairs of a node and its change.
-local function write_events(P, entry, whose)
-  local id = call('XADD', P.events, '*', unpack(entry))
+-- An entry of a stream is one text, since each field of it would cost as much as what it holds. Neither JSON nor a name
+-- can contain what stands between its parts.
+local BETWEEN_SECTIONS, BETWEEN_PARTS = '\29', '\30'
+
+-- Of the outbox: a section of each execution, and in it its header, and then pairs of a node and its change.
+local function write_events(P, sections, whose)
+  local id = call('XADD', P.events, '*', 'e', concat(sections, BETWEEN_SECTIONS))
   for i = 1, #whose do
     local X = whose[i]
     X.last = id
@@ -275,25 +280,25 @@ local function write_events(P, entry, whose)
 end
 
 local function flush_events(P)
-  local entry, whose, size = {}, {}, 0
+  local sections, whose, size = {}, {}, 0
   for i = 1, #P.order do
     local X = P.order[i]
     local changes = X.changes
     if changes then
       local count = #changes
       if size > 0 and size + count > 4000 then
-        write_events(P, entry, whose)
-        entry, whose, size = {}, {}, 0
+        write_events(P, sections, whose)
+        sections, whose, size = {}, {}, 0
       end
       X.seq = X.seq + 1
-      changes[2] = X.id .. '|' .. X.epoch .. '|' .. TEXT[X.run] .. '|' .. TEXT[X.seq] .. '|' .. X.last .. '|' .. P.now_text .. '|' ..
-                   changes[2] .. '|' .. (X.error or '')
-      for part = 1, count do entry[size + part] = changes[part] end
+      changes[1] = X.id .. '|' .. X.epoch .. '|' .. TEXT[X.run] .. '|' .. TEXT[X.seq] .. '|' .. X.last .. '|' .. P.now_text .. '|' ..
+                   changes[1] .. '|' .. (X.error or '')
       size = size + count
       whose[#whose + 1] = X
+      sections[#whose] = concat(changes, BETWEEN_PARTS)
     end
   end
-  if size > 0 then write_events(P, entry, whose) end
+  if size > 0 then write_events(P, sections, whose) end
 end
 
 local function flush_execution(P, X)
@@ -326,7 +331,8 @@ local function flush_tasks(P)
   end
 end
 
--- The hints of a call, several in one entry, which is the unit that an orchestrator takes and acknowledges.
+-- The hints of a call, several in one entry, which is the unit that an orchestrator takes and acknowledges: pairs of whose
+-- it is and the outcome.
 local HINTS_TOGETHER, HINT_BYTES = 64, 65536
 
 local function flush_hints(P)
@@ -335,7 +341,7 @@ local function flush_hints(P)
   for i = 2, count, 2 do
     size = size + #hints[i]
     if i == count or i - first + 1 >= 2 * HINTS_TOGETHER or size >= HINT_BYTES then
-      call('XADD', P.results, '*', unpack(hints, first, i))
+      call('XADD', P.results, '*', 'h', concat(hints, BETWEEN_PARTS, first, i))
       first, size = i + 1, 0
     end
   end
