@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 
+TOGETHER = 32  # fewer are not worth a call of their own
+
 
 class Slots:
     def __init__(self, count: int) -> None:
@@ -15,11 +17,12 @@ class Slots:
         self._changed = asyncio.Event()
 
     async def reserve(self, sharers: int) -> int:
-        """Waits for a free slot; gives an even share of the free ones, at least one."""
+        """Waits for a free slot; gives an even share of the free ones, at least one. Of very many it is half of all at
+        most: while these begin their work, the next are being claimed."""
         while self._free <= 0:
             self._changed.clear()
             await self._changed.wait()
-        share = -(-self._free // sharers)
+        share = min(-(-self._free // sharers), max(TOGETHER, self.count // 2))
         self._free -= share
         return share
 

@@ -38,7 +38,7 @@ local function learn()
   match, sub, format, floor, min = string.match, string.sub, string.format, math.floor, math.min
   concat = table.concat
   for i = 0, 999 do TEXT[i], PACKED[i] = format('%d', i), struct_pack('<I', i) end
-  setmetatable(TEXT, {__index = function(_, number) return format('%.0f', number) end})
+  setmetatable(TEXT, {__index = function(_, number) return format(number < 2147483648 and '%d' or '%.0f', number) end})
   setmetatable(PACKED, {__index = function(_, number) return struct_pack('<I', number) end})
 end
 
