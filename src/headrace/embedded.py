@@ -36,7 +36,6 @@ from headrace.errors import StoreUnavailable
 
 READY_WITHIN_SECONDS = 10.0
 TERM_WITHIN_SECONDS = 5
-ALLOCATOR = "glibc.malloc.tcache_count=4000"  # of small pieces that are kept for reuse: a fifteenth of all work is less
 SOCKET_PATH_BYTES = 100  # the kernel's limit is 108 on Linux, 104 on macOS
 
 # The three descriptors that the supervisor gets move to 3 (the lifeline), 4 (the lock) and 5 (where the server's pid is
@@ -179,7 +178,6 @@ class EmbeddedValkey:
                 stdout=self._lock,
                 stderr=subprocess.PIPE,
                 cwd=self.folder,
-                env={"GLIBC_TUNABLES": ALLOCATOR, **os.environ},
                 start_new_session=True,
             )
         finally:
