@@ -36,6 +36,7 @@ class Step:
 
 
 CLAIM = Step("claim", STORE + "claim")
+CLAIM_WHEN_CALLED = Step("claim_when_called", STORE + "claim_when_called")
 EFFECT = Step("effect", "headrace.worker.attempt:called")
 REPORT = Step("report", STORE + "report")
 RENEW = Step("renew", STORE + "renew")
@@ -64,7 +65,7 @@ CANCEL = Step("cancel_commit", ACCEPTANCE + "cancel", in_sql=True)
 CANCEL_IN_STORE = Step("cancel", STORE + "cancel")
 
 STEPS: dict[str, tuple[Step, ...]] = {
-    "worker": (CLAIM, EFFECT, REPORT, RENEW, RELEASE, SIGN_OFF),
+    "worker": (CLAIM, CLAIM_WHEN_CALLED, EFFECT, REPORT, RENEW, RELEASE, SIGN_OFF),
     "orchestrator": (
         READ_HINTS, TAKE_OVER, ADVANCE, DISPATCH, DUE, ARCHIVE, TRIM, FORGET, LEAVE, SETTLE, RESERVE, TAKE_EPOCH, OPEN,
     ),

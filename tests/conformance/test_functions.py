@@ -569,6 +569,55 @@ async def test_an_entry_is_acknowledged_when_nothing_is_left_to_do_with_all_of_i
     assert await pending(store) == []
 
 
+# ---- claiming in the moment in which tasks come
+
+
+async def waiting_for_tasks(store: HotStore, heard: dict[str, str], slots: int = 1) -> asyncio.Task[Any]:
+    """A worker that waits, and the server knows it."""
+    store.block_ms = 9_000
+    task = asyncio.create_task(store.claim_when_called(0, "w", slots, LEASE_MS, ["h"], heard=heard))
+    while not int((await store._link.call("INFO", "clients")).split(b"blocked_clients:")[1].split()[0]):
+        await asyncio.sleep(0.01)
+    return task
+
+
+async def test_the_store_claims_for_a_worker_that_waits(store: HotStore) -> None:
+    await opened(store, "x")
+    waiting = await waiting_for_tasks(store, {})
+    await queued(store, "x", "a")
+    tasks, read = await waiting
+    assert ([task.node for task in tasks], read) == (["a"], 1)
+    assert (await store.claim(0, "w", 1, LEASE_MS, ["h"])) == ([], 0)
+
+
+async def test_a_bell_that_rang_before_is_not_missed_and_one_that_was_heard_rings_no_more(store: HotStore) -> None:
+    await opened(store, "x")
+    await queued(store, "x", "a")
+    heard: dict[str, str] = {}
+    tasks, _ = await store.claim_when_called(0, "w", 1, LEASE_MS, ["h"], heard=heard)
+    assert [task.node for task in tasks] == ["a"]
+    waiting = await waiting_for_tasks(store, heard)
+    await store.ring(0, "h")
+    assert await waiting == ([], 0), "whoever is to stop is woken, and there was nothing to claim"
+
+
+async def test_a_worker_that_waits_survives_the_loss_of_the_functions(store: HotStore) -> None:
+    await opened(store, "x")
+    waiting = await waiting_for_tasks(store, {})
+    await queued(store, "x", "a")
+    assert (await waiting)[1] == 1
+    again = await waiting_for_tasks(store, {keys.bell(0, "h"): "9999999999999-0"}, slots=2)
+    await store._link.call("FUNCTION", "FLUSH")
+    await store._link.call("CLIENT", "UNBLOCK", await blocked_client(store))
+    assert await again == ([], 0)
+
+
+async def blocked_client(store: HotStore) -> str:
+    clients = (await store._link.call("CLIENT", "LIST")).decode().splitlines()
+    (one,) = [dict(field.split("=", 1) for field in line.split()) for line in clients if "cmd=xread" in line]
+    return one["id"]
+
+
 # ---- a server that may have gone back in time
 
 
@@ -582,12 +631,12 @@ async def test_nothing_is_claimed_before_the_partition_is_settled(tmp_path: Path
         assert await store.claim(0, "w", 1, LEASE_MS, ["h"]) == ([], 0)
         heard: dict[str, str] = {}
         await store.wait_for_tasks(0, ["h"], heard)
-        rung = heard["h"]
+        rung = dict(heard)
         assert not await store.settle(0, "the server before it was restarted")
         assert await store.claim(0, "w", 1, LEASE_MS, ["h"]) == ([], 0)
         await store.settle(0, await store.unsettled(0))
         await store.wait_for_tasks(0, ["h"], heard)
-        assert heard["h"] != rung, "the bell rings for workers that found nothing"
+        assert heard != rung, "the bell rings for workers that found nothing"
         assert not await store.unsettled(0)
         assert len(await claimed(store)) == 1
         await asyncio.to_thread(own.stop)

@@ -117,6 +117,7 @@ class Orchestrator:
                         await self._finish_pending(partition, consumer)
                         unsure = False
                     await self.process(partition, await self._read(partition, consumer, stopped))
+                    await asyncio.sleep(0)  # what came for another lane meanwhile goes first
                 except StoreUnavailable as error:
                     log.warning("store away", partition=partition, error=str(error))
                     unsure = True
@@ -132,11 +133,19 @@ class Orchestrator:
         """The next batch, or nothing once told to stop; what a read that is given up may have brought stays pending."""
         batch = max(1, self._settings.orchestrator_batch // HINTS_TOGETHER)
         reading = asyncio.ensure_future(self._store.read_hints(partition, consumer, batch))
-        try:
-            await asyncio.wait((reading, stopped), return_when=asyncio.FIRST_COMPLETED)
-            return reading.result() if reading.done() else []
-        finally:
+
+        def give_up(_: object) -> None:
             reading.cancel()
+
+        stopped.add_done_callback(give_up)
+        try:
+            return await reading
+        except asyncio.CancelledError:
+            if not stopped.done():
+                raise
+            return []
+        finally:
+            stopped.remove_done_callback(give_up)
 
     async def _finish_pending(self, partition: int, consumer: str) -> None:
         after = "0-0"

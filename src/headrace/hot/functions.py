@@ -12,7 +12,7 @@ import msgspec
 
 from headrace.errors import StoreFull, StoreUnavailable
 from headrace.hot import codec, keys, library
-from headrace.hot.wire import Link, Refused
+from headrace.hot.wire import Command, Link, Refused
 from headrace.model.messages import (
     Advanced,
     Dispatch,
@@ -58,9 +58,7 @@ class Functions:
         self, partition: int, worker: str, slots: int, lease_ms: int, handlers: Sequence[str]
     ) -> tuple[list[Task], int]:
         """The tasks, and how many were looked at: fewer than slots means that the lists are empty now."""
-        lists = tuple(keys.tasks(partition, handler) for handler in handlers)
-        arguments = codec.encode((worker, slots, lease_ms))
-        tasks, read = await self._call("claim", partition, arguments, more_keys=lists)
+        tasks, read = await self._send(self._claim_command(partition, worker, slots, lease_ms, handlers))
         return codec.decode_tasks(tasks), read
 
     async def renew(self, partition: int, worker: str, about: str, lease_ms: int, tokens: Sequence[Token]) -> list[int]:
@@ -125,18 +123,33 @@ class Functions:
             if "already exists" not in str(error):
                 raise
 
-    async def _call(self, name: str, partition: int, *arguments: bytes | str, more_keys: tuple[str, ...] = ()) -> Any:
+    def _claim_command(
+        self, partition: int, worker: str, slots: int, lease_ms: int, handlers: Sequence[str]
+    ) -> Command:
+        lists = [keys.tasks(partition, handler) for handler in handlers]
+        return self._command("claim", partition, codec.encode((worker, slots, lease_ms)), more_keys=lists)
+
+    def _command(self, name: str, partition: int, *arguments: bytes | str, more_keys: Sequence[str] = ()) -> Command:
         declared = self._declared[partition]
-        count = len(declared) + len(more_keys)
-        command = ("FCALL", library.function(name), count, *declared, *more_keys, *arguments)
+        return ("FCALL", library.function(name), len(declared) + len(more_keys), *declared, *more_keys, *arguments)
+
+    async def _call(self, name: str, partition: int, *arguments: bytes | str) -> Any:
+        return await self._send(self._command(name, partition, *arguments))
+
+    async def _send(self, command: Command) -> Any:
         for _ in range(LOADS):
             try:
                 return await self._link.call(*command)
             except Refused as error:
-                if "unction not found" not in str(error):
+                if not is_unknown_function(error):
                     raise
             await self.load_library()
         raise StoreUnavailable("the server loses its functions again and again")
+
+
+def is_unknown_function(error: Refused) -> bool:
+    """The library is not loaded there: the server is new, or was wiped."""
+    return "unction not found" in str(error)
 
 
 def _texts(answers: object) -> list[str]:

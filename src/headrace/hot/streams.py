@@ -11,9 +11,9 @@ from typing import Any
 import structlog
 
 from headrace.hot import codec, keys
-from headrace.hot.functions import Functions
-from headrace.hot.wire import Address, Argument, BlockingLinks, Link, Refused
-from headrace.model.messages import Event, Hint, Token
+from headrace.hot.functions import Functions, is_unknown_function
+from headrace.hot.wire import Address, Argument, BlockingLinks, Command, Link, Refused
+from headrace.model.messages import Event, Hint, Task, Token
 
 MOST_ENTRIES = 1000  # in one answer
 BLOCK_MARGIN_SECONDS = 10.0
@@ -76,11 +76,32 @@ class Streams(Functions):
         """Blocks until the bell of one of the handlers rings, or did since it was last `heard`, where that is noted.
 
         Who claims only after hearing, and waits only after finding nothing, misses no task."""
-        bells = {keys.bell(partition, handler): handler for handler in handlers}
-        after = [heard.get(handler, "0-0") for handler in handlers]
-        answer = await self._blocking.call("XREAD", "BLOCK", self.block_ms, "STREAMS", *bells, *after)
-        for bell, entries in answer or ():
-            heard[bells[bell.decode()]] = entries[-1][0].decode()
+        _note_bells(await self._blocking.call(*self._listen(partition, handlers, heard)), heard)
+
+    async def claim_when_called(
+        self, partition: int, worker: str, slots: int, lease_ms: int, handlers: Sequence[str], *, heard: dict[str, str]
+    ) -> tuple[list[Task], int]:
+        """`wait_for_tasks` and then `claim`, sent together: the server claims in the moment in which the bell rings,
+        without a round trip in between. To give it up would lose what it claims; `ring` ends it."""
+        listen = self._listen(partition, handlers, heard)
+        claim = self._claim_command(partition, worker, slots, lease_ms, handlers)
+        try:
+            rung, (tasks, read) = await self._blocking.call_both(listen, claim)
+        except Refused as error:
+            if not is_unknown_function(error):
+                raise
+            return await self.claim(partition, worker, slots, lease_ms, handlers)
+        _note_bells(rung, heard)
+        return codec.decode_tasks(tasks), read
+
+    def _listen(self, partition: int, handlers: Sequence[str], heard: dict[str, str]) -> Command:
+        bells = [keys.bell(partition, handler) for handler in handlers]
+        after = [heard.get(bell, "0-0") for bell in bells]
+        return ("XREAD", "BLOCK", self.block_ms, "STREAMS", *bells, *after)
+
+    async def ring(self, partition: int, handler: str) -> None:
+        """Wakes whoever waits for tasks of this handler."""
+        await self._link.call("XADD", keys.bell(partition, handler), "MAXLEN", 1, "*", "t", "")
 
     async def read_control(self, partition: int, after: str) -> tuple[str, list[tuple[str, str]]]:
         """Blocks until cancellations come: (id to go on from, [(execution, epoch)])."""
@@ -155,6 +176,11 @@ class Streams(Functions):
         except Refused as error:
             if not str(error).startswith("BUSYGROUP"):
                 raise
+
+
+def _note_bells(answer: Any, heard: dict[str, str]) -> None:
+    for bell, entries in answer or ():
+        heard[bell.decode()] = entries[-1][0].decode()
 
 
 def _pair(raw: bytes) -> tuple[str, str]:

@@ -15,9 +15,9 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import hiredis
@@ -32,6 +32,8 @@ NOT_NOW = ("LOADING", "MASTERDOWN", "READONLY", "BUSY ", "TRYAGAIN", "CLUSTERDOW
 NEVER = ("NOAUTH", "WRONGPASS", "NOPERM", "FORMAT", "TRANSITION")
 
 Argument = bytes | str | int | float
+Command = tuple[Argument, ...]
+Answer = TypeVar("Answer")
 
 
 class Refused(Exception):
@@ -216,9 +218,21 @@ class Link:
             await asyncio.sleep(pause)
         return await (await self._connect()).call(*command)
 
-    async def call_all(self, commands: list[tuple[Argument, ...]]) -> list[Any]:
+    async def call_all(self, commands: list[Command]) -> list[Any]:
         """Several commands in one round trip."""
         return list(await asyncio.gather(*(self.call(*command) for command in commands)))
+
+    async def call_both(self, first: Command, second: Command) -> tuple[Any, Any]:
+        """Two commands sent together: if the first one blocks, the server turns to the second in the moment in which it
+        no longer does. Neither is repeated."""
+        wire = await self._connect()
+        earlier, later = wire.call(*first), wire.call(*second)
+        try:
+            answer = await later
+        finally:
+            if earlier.done() and not earlier.cancelled():
+                earlier.exception()  # where both have one, it is the same
+        return earlier.result(), answer
 
     async def _connect(self) -> Wire:
         """Concurrent callers share one attempt."""
@@ -254,10 +268,16 @@ class BlockingLinks:
         self._used: set[Link] = set()
 
     async def call(self, *command: Argument) -> Any:
+        return await self._borrow(lambda link: link.call(*command))
+
+    async def call_both(self, first: Command, second: Command) -> tuple[Any, Any]:
+        return await self._borrow(lambda link: link.call_both(first, second))
+
+    async def _borrow(self, use: Callable[[Link], Awaitable[Answer]]) -> Answer:
         link = self._idle.pop() if self._idle else self._make()
         self._used.add(link)
         try:
-            answer = await link.call(*command)
+            answer = await use(link)
         except BaseException:
             link.close()
             raise

@@ -79,7 +79,6 @@ class Worker:
         self._reports: list[list[Report]] = [[] for _ in range(store.partitions)]
         self._logged: list[list[tuple[Token, str]]] = [[] for _ in range(store.partitions)]
         self._reportable = [asyncio.Event() for _ in range(store.partitions)]
-        self._idle: set[asyncio.Task[None]] = set()
         self._stopping = False
         self._drained = False
 
@@ -134,18 +133,28 @@ class Worker:
     # ---- taking work
 
     async def _fetch(self, partition: int) -> None:
-        settings = self._settings
-        lease_ms = round(settings.worker_lease_seconds * 1000)
+        """Where it is the only one, it holds the free slots while it waits, so that the store can claim for it in the
+        moment in which tasks come. Several share the slots: they wait first."""
+        alone = self._store.partitions == 1
+        lease_ms = round(self._settings.worker_lease_seconds * 1000)
         handlers = list(self._handlers)
         heard: dict[str, str] = {}
         loop = asyncio.get_running_loop()
+        nothing_left = False
         while not self._stopping:
-            asked = await self._slots.reserve(self._store.partitions)
             claimed: Sequence[Task] = ()
-            read = 0
+            read = asked = 0
             try:
-                if not self._stopping:
-                    claimed, read = await self._store.claim(partition, self.name, asked, lease_ms, handlers)
+                if nothing_left and not alone:
+                    await self._store.wait_for_tasks(partition, handlers, heard)
+                asked = await self._slots.reserve(self._store.partitions)
+                if self._stopping:
+                    break
+                wanted = (partition, self.name, asked, lease_ms, handlers)
+                if nothing_left and alone:
+                    claimed, read = await self._store.claim_when_called(*wanted, heard=heard)
+                else:
+                    claimed, read = await self._store.claim(*wanted)
             except StoreUnavailable as error:
                 log.warning("store away", error=str(error))
                 await asyncio.sleep(AWAY_SECONDS)
@@ -153,26 +162,12 @@ class Worker:
                 self._slots.give_back(asked - len(claimed))
             for task in claimed:
                 self._start(loop, partition, task)
+            await asyncio.sleep(0)  # they begin before the next claim is made
             handlers.append(handlers.pop(0))
-            if read and not claimed:
+            nothing_for_us = read > 0 and not claimed
+            nothing_left = read < asked and not nothing_for_us
+            if nothing_for_us:
                 await asyncio.sleep(NOTHING_FOR_US_SECONDS)  # tasks of another format go round until their workers come
-            elif read < asked:
-                await self._wait_for_tasks(partition, handlers, heard)
-
-    async def _wait_for_tasks(self, partition: int, handlers: Sequence[str], heard: dict[str, str]) -> None:
-        if self._stopping:
-            return
-        waiting = asyncio.ensure_future(self._store.wait_for_tasks(partition, handlers, heard))
-        self._idle.add(waiting)
-        try:
-            await asyncio.wait((waiting,))
-            if not waiting.cancelled() and isinstance(waiting.exception(), StoreUnavailable):
-                await asyncio.sleep(AWAY_SECONDS)
-            elif not waiting.cancelled():
-                waiting.result()
-        finally:
-            self._idle.discard(waiting)
-            waiting.cancel()
 
     def _start(self, loop: asyncio.AbstractEventLoop, partition: int, task: Task) -> None:
         token = task.token
@@ -267,12 +262,19 @@ class Worker:
                 running.job.cancel()
 
     async def _stop_fetching(self, fetchers: Sequence[asyncio.Task[None]]) -> None:
+        """A fetcher that waits for a slot or for a bell wakes up and sees that we stop. What a store that is away may
+        have claimed for one is given up: its leases will run out."""
         self._stopping = True
-        for waiting in self._idle:
-            waiting.cancel()
-        while not all(fetcher.done() for fetcher in fetchers):
-            self._slots.give_back(1)  # a fetcher that waits for a slot wakes up and sees that we stop
-            await asyncio.wait(fetchers, timeout=0.05)
+        with suppress(StoreUnavailable, TimeoutError):
+            async with asyncio.timeout(STOP_WITHIN_SECONDS):
+                for partition in range(self._store.partitions):
+                    await self._store.ring(partition, self._handlers[0])
+                while not all(fetcher.done() for fetcher in fetchers):
+                    self._slots.give_back(1)
+                    await asyncio.wait(fetchers, timeout=0.05)
+        for fetcher in fetchers:
+            fetcher.cancel()
+        await asyncio.wait(fetchers)
 
     async def _drain(self) -> None:
         """Running handlers get their time; what is left then goes back to the queues."""
