@@ -33,8 +33,8 @@ GUARDS: dict[str, Sequence[Edit]] = {
     "event: the outbox of the record": (
         Edit(
             "hot/lua/prelude.lua",
-            "  local changes = X.changes\n  if not changes then\n",
-            "  do return end\n  if not changes then\n",
+            "  local change = state .. TEXT[attempt] .. ' ' .. more\n",
+            "  do return end\n  local change\n",
         ),
         Edit(
             "hot/lua/prelude.lua",
@@ -45,9 +45,9 @@ GUARDS: dict[str, Sequence[Edit]] = {
     ),
     "token: epoch, run and attempt are compared": (
         Edit("hot/lua/prelude.lua", " and X.epoch == epoch and X.run == run then", " then"),
-        Edit("hot/lua/claim.lua", " and nd[ATTEMPT] == attempt then", " then"),
-        Edit("hot/lua/report.lua", " and nd[ATTEMPT] == attempt then", " then"),
-        Edit("hot/lua/advance.lua", "  if nd[ATTEMPT] ~= items[at + 5] then return 0, true end\n", ""),
+        Edit("hot/lua/claim.lua", " and attempt == entries[i + 6] then", " then"),
+        Edit("hot/lua/report.lua", " and attempt == items[i + 4] then", " then"),
+        Edit("hot/lua/advance.lua", "  if attempt ~= items[at + 5] then return 0, true end\n", ""),
     ),
     "hints stay pending until their successor exists": (
         Edit(
