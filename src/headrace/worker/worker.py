@@ -162,12 +162,13 @@ class Worker:
                 self._slots.give_back(asked - len(claimed))
             for task in claimed:
                 self._start(loop, partition, task)
-            await asyncio.sleep(0)  # they begin before the next claim is made
             handlers.append(handlers.pop(0))
             nothing_for_us = read > 0 and not claimed
             nothing_left = read < asked and not nothing_for_us
             if nothing_for_us:
                 await asyncio.sleep(NOTHING_FOR_US_SECONDS)  # tasks of another format go round until their workers come
+            elif nothing_left:
+                await asyncio.sleep(0)  # they begin before the next claim is made; if there is more, that comes first
 
     def _start(self, loop: asyncio.AbstractEventLoop, partition: int, task: Task) -> None:
         token = task.token
