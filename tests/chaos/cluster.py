@@ -17,6 +17,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from headrace.hot.wire import Address, Link
 from tests.chaos import effects
@@ -36,11 +37,10 @@ ROLES = {
     "worker-2": "worker",
     "worker-3": "worker",
 }
-PARTITIONS = 2
+MOST_PARTITIONS = 2
 VERSIONS = 2
 SETTINGS = {
     **QUICK,
-    "REDIS_PARTITIONS": PARTITIONS,
     "REDIS_SOCKET_TIMEOUT": 2.0,
     "ORCHESTRATOR_RECONCILE_INTERVAL": 1.0,
     "WORKER_CONCURRENCY": 16,
@@ -116,8 +116,9 @@ async def ended(pid: int) -> None:
 
 
 class Cluster:
-    def __init__(self, folder: Path, valkey: Valkey, sql: Sql) -> None:
+    def __init__(self, folder: Path, valkey: Valkey, sql: Sql, partitions: int) -> None:
         self.folder = folder
+        self.partitions = partitions
         self.valkey = valkey
         self.sql = sql
         self.proxy = Proxy(valkey.socket)
@@ -132,7 +133,11 @@ class Cluster:
 
     @property
     def run(self) -> Run:
-        return Run(self.folder, self.valkey.url, self.sql.url, PARTITIONS, quick_settings(**SETTINGS))
+        return Run(self.folder, self.valkey.url, self.sql.url, self.partitions, quick_settings(**self._settings))
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        return {**SETTINGS, "REDIS_PARTITIONS": self.partitions}
 
     def of_kind(self, kind: str) -> list[Role]:
         return [role for role in self.roles.values() if role.kind == kind]
@@ -152,7 +157,7 @@ class Cluster:
         port = free_port()
         self.api_url = f"http://127.0.0.1:{port}"
         self._environment = {
-            **{name: str(value) for name, value in SETTINGS.items()},
+            **{name: str(value) for name, value in self._settings.items()},
             "HEADRACE_HOME": str(self.folder),
             "REDIS_URL": f"redis://127.0.0.1:{self.proxy.port}",
             "DATABASE_URL": self.sql.url_for_roles,
@@ -196,7 +201,7 @@ def free_port() -> int:
 
 
 @asynccontextmanager
-async def cluster(folder: Path, database: str) -> AsyncIterator[Cluster]:
+async def cluster(folder: Path, database: str, partitions: int = MOST_PARTITIONS) -> AsyncIterator[Cluster]:
     """Everything in this folder; `database` is sqlite or postgresql."""
     async with AsyncExitStack() as stack:
         valkey = Valkey(folder / "valkey")
@@ -204,7 +209,7 @@ async def cluster(folder: Path, database: str) -> AsyncIterator[Cluster]:
         stack.push_async_callback(valkey.stop)
         sql = await stack.enter_async_context(open_sql(folder, database))
         stack.enter_context(_effect_server(folder))
-        made = Cluster(folder, valkey, sql)
+        made = Cluster(folder, valkey, sql, partitions)
         stack.push_async_callback(made.aclose)
         await made.start()
         yield made

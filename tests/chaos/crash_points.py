@@ -31,12 +31,12 @@ ACCEPTANCE = "headrace.record.acceptance:Acceptance."
 class Step:
     name: str
     target: str  # module:attribute
+    also: str = ""  # another way to take the same step
     in_sql: bool = False
     at_stop: bool = False  # it is taken only when a role is told to stop
 
 
-CLAIM = Step("claim", STORE + "claim")
-CLAIM_WHEN_CALLED = Step("claim_when_called", STORE + "claim_when_called")
+CLAIM = Step("claim", STORE + "claim", also=STORE + "claim_when_called")
 EFFECT = Step("effect", "headrace.worker.attempt:called")
 REPORT = Step("report", STORE + "report")
 RENEW = Step("renew", STORE + "renew")
@@ -65,7 +65,7 @@ CANCEL = Step("cancel_commit", ACCEPTANCE + "cancel", in_sql=True)
 CANCEL_IN_STORE = Step("cancel", STORE + "cancel")
 
 STEPS: dict[str, tuple[Step, ...]] = {
-    "worker": (CLAIM, CLAIM_WHEN_CALLED, EFFECT, REPORT, RENEW, RELEASE, SIGN_OFF),
+    "worker": (CLAIM, EFFECT, REPORT, RENEW, RELEASE, SIGN_OFF),
     "orchestrator": (
         READ_HINTS, TAKE_OVER, ADVANCE, DISPATCH, DUE, ARCHIVE, TRIM, FORGET, LEAVE, SETTLE, RESERVE, TAKE_EPOCH, OPEN,
     ),
@@ -141,8 +141,10 @@ def install(role: str, orders: Orders) -> None:
     """Wraps every step of this role."""
     steps = STEPS[role]
     for step in steps:
-        owner, name = find(step.target)
-        setattr(owner, name, (_in_sql if step.in_sql else _wrapped)(getattr(owner, name), step.name, orders))
+        wrap = _in_sql if step.in_sql else _wrapped
+        for target in filter(None, (step.target, step.also)):
+            owner, name = find(target)
+            setattr(owner, name, wrap(getattr(owner, name), step.name, orders))
     if any(step.in_sql for step in steps):
         database, name = find("headrace.record.database:Database.write")
         setattr(database, name, _committing(getattr(database, name), orders))

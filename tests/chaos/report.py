@@ -24,6 +24,7 @@ def summary(wish: Wish, done: Done) -> dict[str, Any]:
         "seed": wish.seed,
         "minutes": wish.minutes,
         "database": wish.database,
+        "partitions": done.run.partitions,
         "commit": _commit(),
         "faults": faults,
         "faults_per_second": round(faults / done.seconds, 2),

@@ -30,9 +30,10 @@ def test_every_point_is_hit_before_or_after_its_step(point: CrashPoint, hits: di
 
 
 def test_every_step_is_a_coroutine_of_the_engine() -> None:
-    for step in {step for steps in STEPS.values() for step in steps}:
-        owner, name = find(step.target)
-        assert inspect.iscoroutinefunction(getattr(owner, name)), step
+    steps = {step for steps in STEPS.values() for step in steps}
+    for target in {target for step in steps for target in (step.target, step.also) if target}:
+        owner, name = find(target)
+        assert inspect.iscoroutinefunction(getattr(owner, name)), target
 
 
 def test_orders_reach_the_role_through_shared_memory(tmp_path: Path) -> None:

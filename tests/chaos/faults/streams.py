@@ -23,7 +23,7 @@ from typing import Any
 from headrace.errors import StoreUnavailable
 from headrace.hot import keys
 from headrace.hot.wire import Refused
-from tests.chaos.cluster import PARTITIONS, Cluster
+from tests.chaos.cluster import MOST_PARTITIONS, Cluster
 from tests.chaos.faults.fault import Fault, Parameters
 from tests.chaos.queues import Messages, Queue
 
@@ -34,7 +34,7 @@ MOST = 10
 
 
 def queue(cluster: Cluster, given: Parameters) -> Queue:
-    return Queue(cluster.link, given["partition"], given["target"])
+    return Queue(cluster.link, given["partition"] % cluster.partitions, given["target"])
 
 
 async def duplicate(cluster: Cluster, given: Parameters) -> bool:
@@ -57,7 +57,7 @@ async def delay(cluster: Cluster, given: Parameters) -> bool:
 
 
 async def delay_events(cluster: Cluster, given: Parameters) -> bool:
-    duty = keys.prefix(given["partition"]) + "duty:archive"
+    duty = keys.prefix(given["partition"] % cluster.partitions) + "duty:archive"
     try:
         await cluster.link.call("SET", duty, "one that hangs", "PX", round(given["seconds"] * 1000))
     except StoreUnavailable:
@@ -100,7 +100,7 @@ def _draw(*queues: str) -> Callable[[random.Random], dict[str, Any]]:
     def draw(rng: random.Random) -> dict[str, Any]:
         return {
             "target": rng.choice(queues),
-            "partition": rng.randrange(PARTITIONS),
+            "partition": rng.randrange(MOST_PARTITIONS),
             "most": rng.randint(1, MOST),
             "seconds": round(rng.choice((0.0, 0.5, 3.0)) * rng.random(), 2),
             "order": rng.randrange(1000),
@@ -110,7 +110,7 @@ def _draw(*queues: str) -> Callable[[random.Random], dict[str, Any]]:
 
 
 def draw_duty(rng: random.Random) -> dict[str, Any]:
-    return {"target": "events", "partition": rng.randrange(PARTITIONS), "seconds": round(rng.uniform(1.0, 8.0), 1)}
+    return {"target": "events", "partition": rng.randrange(MOST_PARTITIONS), "seconds": round(rng.uniform(1.0, 8.0), 1)}
 
 
 FAULTS = (
