@@ -22,14 +22,14 @@ class Chain:
     run: int
     events: list[Seen] = field(default_factory=list)
     _by_id: dict[str, Seen] = field(default_factory=dict)
-    _by_seq: dict[int, Seen] = field(default_factory=dict)
+    _by_seq: dict[int, list[Seen]] = field(default_factory=dict)  # more than one, where the store went back
 
     def add(self, event: Seen) -> None:
-        twin = self._by_seq.get(event.seq)
-        self._by_id[event.id] = twin if twin and _is_same(twin, event) else event
+        others = self._by_seq.setdefault(event.seq, [])
+        self._by_id[event.id] = next((other for other in others if _is_same(other, event)), event)
         if self._by_id[event.id] is event:
             self.events.append(event)
-            self._by_seq[event.seq] = event
+            others.append(event)
 
     def before(self, event: Seen) -> Seen | None:
         """Its predecessor; also one that stands under another id, because it was taken out and put back."""
@@ -37,8 +37,8 @@ class Chain:
             return None
         found = self._by_id.get(event.previous)
         if found is None:
-            earlier = self._by_seq.get(event.seq - 1)
-            found = earlier if earlier and earlier.at_ms <= event.at_ms else None
+            earlier = [other for other in self._by_seq.get(event.seq - 1, ()) if other.at_ms <= event.at_ms]
+            found = earlier[-1] if earlier else None
         return found
 
     def has_hole(self, event: Seen) -> bool:

@@ -511,6 +511,17 @@ def test_an_event_that_came_twice_is_one() -> None:
     assert not rules_broken(told.evidence())
 
 
+def test_a_copy_of_an_event_that_the_store_lost_is_no_branch() -> None:
+    told = completed()
+    last = told.events[-1]
+    again = replace(last, id="9-0", at_ms=last.at_ms + 6_000)
+    told.events += [again, replace(last, id="9-1")]
+    evidence = told.evidence()
+    assert transitions.chains_do_not_branch in rules_broken(evidence)
+    faults = [lost("aof_cut", last.at + 3)]
+    assert transitions.chains_do_not_branch not in rules_broken(replace(evidence, faults=faults))
+
+
 def test_a_history_with_two_ends() -> None:
     told = completed()
     branch = replace(told.events[4], id="9-0", changes=[Change("c", "T", 1)])
