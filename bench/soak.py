@@ -19,7 +19,7 @@ from bench.usage import rss_bytes
 LIVE = 10_000
 LOOK_SECONDS = 5.0
 WARM_UP_SECONDS = 90.0  # at least: events are held for a minute
-WARM_UP_NODES = 320_000  # at least: about as many small outputs as an orchestrator's cache holds
+WARM_UP_NODES = 150_000  # at least: more small outputs than the cache of an orchestrator holds
 TICK_SECONDS = 0.1
 
 Samples = dict[str, list[float]]
