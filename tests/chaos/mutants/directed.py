@@ -14,7 +14,7 @@ from pathlib import Path
 
 from headrace.process import run_loop
 from tests.chaos.checker import check
-from tests.chaos.cluster import SETTINGS, Cluster, cluster
+from tests.chaos.cluster import Cluster, cluster
 from tests.chaos.faults import FAULTS
 from tests.chaos.load import Load
 from tests.chaos.machine import is_held
@@ -32,7 +32,6 @@ FORGOTTEN_WITHIN_SECONDS = 15.0
 
 
 async def perform(scenario: Scenario, folder: Path) -> list[Violation]:
-    SETTINGS["WORKER_CONCURRENCY"] = scenario.slots
     async with cluster(folder, "sqlite") as made:
         load = Load(made.api_url, 1, made.sql.running, together=TOGETHER)
         load._orders = orders(1)

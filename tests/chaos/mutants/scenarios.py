@@ -24,7 +24,6 @@ class Scenario:
     rounds: tuple[tuple[Blow, ...], ...] = ()
     pause: float = 0.7
     seconds: float = 5.0
-    slots: int = 16  # of each worker
 
 
 def crashes(*points: str, times: int) -> Scenario:
@@ -61,9 +60,14 @@ LOST_UNARCHIVED: tuple[Blow, ...] = (
     ("role_stopped", {"target": "worker-2", "seconds": LEASE_AND_MORE, "after": 0.8}),
     ("flushall", {"after": 1.2}),
 )
+# Tasks wait while their executions fail or are cancelled, and what has ended is still there when the workers wake up.
+WORK_PILED_UP: tuple[Blow, ...] = (
+    *(("archiver_delayed", {"target": "events", "partition": each, "seconds": 5.0}) for each in (0, 1)),
+    *((name, {**given, "after": after}) for after in (0.5, 2.0, 3.5) for name, given in stopped(1.2)),
+)
 SCENARIOS: dict[str, Scenario] = {
     "calm": Scenario(seconds=8.0),
-    "few slots": Scenario(seconds=10.0, slots=1),
+    "work piled up": Scenario((WORK_PILED_UP,) * 2, pause=0.5),
     "crash at dispatch": crashes("orchestrator:dispatch.before", times=14),
     "crash at due": crashes("orchestrator:due.after", times=14),
     "crash at reading": crashes("orchestrator:read_hints.after", times=8),
@@ -71,7 +75,7 @@ SCENARIOS: dict[str, Scenario] = {
     "crash at opening": crashes("api:open.before", "api:epoch_commit.after", times=4),
     "crash at archiving": crashes("orchestrator:archive_commit.before", "orchestrator:archive_commit.after", times=6),
     "crash at submitting": crashes("api:submit_commit.after", times=6),
-    "store lost": Scenario(((("flushall", {}),),) * 3, pause=4.0),
+    "store lost": Scenario(((("flushall", {}),),) * 5, pause=4.0),
     "store lost unarchived": Scenario((LOST_UNARCHIVED,) * 4, pause=1.0),
     "store older": Scenario(((("aof_cut", {"away_seconds": 0.0}),),) * 4, pause=2.0),
     "workers killed": Scenario(tuple((("role_killed", {"target": f"worker-{n}"}),) for n in (1, 2, 3, 1)), pause=1.0),
