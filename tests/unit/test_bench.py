@@ -67,5 +67,6 @@ def test_usage_of_this_process() -> None:
     since = CpuTime({"me": os.getpid()})
     while since.us_per(1)["me"] == 0:
         sum(range(10_000))
-    assert cpu_seconds(os.getpid()) >= time.process_time() * 0.5
+    assert cpu_seconds(os.getpid()) <= time.process_time()
+    assert cpu_seconds(os.getppid()) > 0
     assert rss_bytes(os.getpid()) > 1 << 20
