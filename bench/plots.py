@@ -42,9 +42,9 @@ def by_number(figures: Mapping[str, float], prefix: str) -> tuple[list[int], lis
 
 def peers(found: dict[str, Any]) -> Figure:
     panels = {
-        "diamonds_per_second": "five-node diamonds per second\n(more is better)",
-        "hop_ms": "ms per hop of a 20-node chain\n(less is better)",
-        "fan_1000_seconds": "seconds for 1 → 1,000 → 1\n(less is better)",
+        "diamonds_per_second": "five-node diamonds per second\n(more is better, log scale)",
+        "hop_ms": "ms per hop of a 20-node chain\n(less is better, log scale)",
+        "fan_1000_seconds": "seconds for 1 → 1,000 → 1\n(less is better, log scale)",
     }
     engines = {name: middle(figures) for name, figures in reversed(found["engines"].items())}
     figure, axes = plt.subplots(1, 3, figsize=(10, 2.8), sharey=True)
@@ -136,7 +136,7 @@ def soak(found: dict[str, Any]) -> Figure:
     axis.set_ylim(0)
     axis.set_xlabel("minutes at half load")
     axis.set_ylabel("resident memory, MiB")
-    axis.legend()
+    axis.legend(ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1))
     return figure
 
 
