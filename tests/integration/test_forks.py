@@ -52,7 +52,7 @@ async def test_it_is_a_process_of_its_own_that_can_be_killed(tmp_path: Path) -> 
     first.kill()
     assert (first.process.returncode, second.process.poll()) == (-signal.SIGKILL, None)
     second.send(signal.SIGINT)
-    assert second.process.wait() == -signal.SIGINT
+    assert second.process.wait(timeout=60) == -signal.SIGINT
     assert "KeyboardInterrupt" in second.log.read_text()
 
 
