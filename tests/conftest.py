@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import shutil
+import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -18,6 +19,12 @@ from headrace.hot.store import HotStore
 from headrace.record.database import Database
 from headrace.record.tables import metadata
 from tests.databases import Postgres, migrate
+
+
+def pytest_configure() -> None:
+    """Whoever starts pytest in the background has SIGINT ignored, and all that tests start would inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:

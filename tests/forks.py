@@ -169,6 +169,5 @@ if __name__ == "__main__":
     for name in PRELOADED:
         importlib.import_module(name)
     gc.freeze()  # forks share the memory of what nobody touches
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where pytest was started in the background
     sys.argv = serve(socket.socket(fileno=int(sys.argv[1])))
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
