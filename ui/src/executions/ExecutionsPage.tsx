@@ -1,11 +1,11 @@
 /* All executions, live: filters, rows, and what one can do with many of them at once. */
-import { getRouteApi, Link } from "@tanstack/react-router";
+import { getRouteApi } from "@tanstack/react-router";
 import { useRef, useState } from "react";
-import { Button, Empty, Loading, Trouble } from "../parts/controls";
-import { Plus } from "../parts/icons";
+import { Empty, Loading, Trouble } from "../parts/controls";
 import type { ListSearch } from "../router";
 import { useKeys } from "../shell/keys";
 import { HowToStart } from "../workflows/HowToStart";
+import { NewWorkflow } from "../workflows/NewWorkflow";
 import { BulkBar } from "./BulkBar";
 import { Filters } from "./Filters";
 import { useFeed } from "./feed";
@@ -56,12 +56,7 @@ export default function ExecutionsPage() {
     <div className="flex h-full flex-col">
       <header className="flex items-center gap-3 px-4 pt-3 pb-1">
         <h1 className="text-lg font-semibold tracking-tight">Executions</h1>
-        <Link to="/edit" search={{}} className="ml-auto">
-          <Button tabIndex={-1}>
-            <Plus className="size-3.5" />
-            New
-          </Button>
-        </Link>
+        <NewWorkflow />
       </header>
       <Filters search={search} field={field} />
       {feed.problem && feed.problem.status !== 401 && (

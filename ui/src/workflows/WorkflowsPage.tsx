@@ -4,10 +4,11 @@ import { Link, useNavigate } from "@tanstack/react-router";
 import { useRef, useState } from "react";
 import { api, data } from "../api/client";
 import { Button, Empty, FIELD, Loading, Trouble } from "../parts/controls";
-import { Play, Plus } from "../parts/icons";
+import { Play } from "../parts/icons";
 import { age, full, ms, useNow } from "../parts/time";
 import { useKeys } from "../shell/keys";
 import { HowToStart } from "./HowToStart";
+import { NewWorkflow } from "./NewWorkflow";
 
 const COLUMNS =
   "grid grid-cols-[minmax(0,1fr)_5rem_7rem_9rem] items-center gap-x-3 px-4 max-md:grid-cols-[minmax(0,1fr)_3rem_auto]";
@@ -48,12 +49,7 @@ export default function WorkflowsPage() {
           onChange={(event) => setText(event.target.value)}
           className={`${FIELD} w-48 min-w-0 max-md:flex-1`}
         />
-        <Link to="/edit" search={{}} className="ml-auto">
-          <Button tabIndex={-1}>
-            <Plus className="size-3.5" />
-            New
-          </Button>
-        </Link>
+        <NewWorkflow />
       </header>
       {list.error && <Trouble error={list.error} onRetry={() => void list.refetch()} />}
       {list.isPending && <Loading what="workflows" />}
