@@ -32,21 +32,21 @@ GUARDS: dict[str, Sequence[Edit]] = {
     ),
     "event: the outbox of the record": (
         Edit(
-            "hot/lua/prelude.lua",
+            "hot/lua/outbox.lua",
             "  local change = state .. TEXT[attempt] .. ' ' .. more\n",
             "  do return end\n  local change\n",
         ),
         Edit(
-            "hot/lua/prelude.lua",
+            "hot/lua/outbox.lua",
             "    if changes then\n      local count = #changes\n      if size",
             "    if not changes then write_field(P, X, '@m', pack_execution(X)) end\n"
             "    if changes then\n      local count = #changes\n      if size",
         ),
     ),
     "token: epoch, run and attempt are compared": (
-        Edit("hot/lua/prelude.lua", " and X.epoch == epoch and X.run == run then", " then"),
+        Edit("hot/lua/records.lua", " and X.epoch == epoch and X.run == run then", " then"),
         Edit("hot/lua/claim.lua", " and attempt == entries[i + 6] then", " then"),
-        Edit("hot/lua/report.lua", " and attempt == items[i + 4] then", " then"),
+        Edit("hot/lua/report.lua", " and attempt == items[at + 4] then", " then"),
         Edit("hot/lua/advance.lua", "  if attempt ~= items[at + 5] then return 0, true end\n", ""),
     ),
     "hints stay pending until their successor exists": (
@@ -56,7 +56,7 @@ GUARDS: dict[str, Sequence[Edit]] = {
             '"BLOCK", self.block_ms, "NOACK", "STREAMS", self._key("results"',
         ),
         Edit(
-            "hot/lua/prelude.lua",
+            "hot/lua/outbox.lua",
             "  if #hints == 0 then return end\n",
             "  do if #hints > 0 then call('XTRIM', P.results, 'MINID', '~', hints[#hints]) end return end\n",
         ),

@@ -45,7 +45,7 @@ EDITS = (
     Edit("hot/library.py", "callback = {name}, flags", "callback = timed('{name}', {name}), flags"),
     Edit("hot/library.py", '"\\n".join(parts)', '"\\n".join((SPENT_LUA, *parts))'),
     Edit("hot/library.py", '    "settle": ("allow-oom",),\n}', '    "settle": ("allow-oom",),\n    "spent": (),\n}'),
-    Edit("hot/library.py", '("prelude", *FUNCTIONS)', '("prelude", *(name for name in FUNCTIONS if name != "spent"))'),
+    Edit("hot/library.py", "(*SHARED, *FUNCTIONS)", '(*SHARED, *(name for name in FUNCTIONS if name != "spent"))'),
 )
 
 

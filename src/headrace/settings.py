@@ -231,6 +231,13 @@ class Settings(BaseSettings):
         alias="WORKER_GRACEFUL_SHUTDOWN_TIMEOUT",
         description="Seconds for running handlers to finish after SIGTERM. Then their work is given back.",
     )
+    worker_plan_bytes: int = Field(
+        256 << 10,
+        alias="WORKER_PLAN_BYTES",
+        ge=0,
+        description="Of definitions up to this size workers queue what follows from a result themselves; "
+        "0 leaves it to the orchestrators.",
+    )
     worker_handlers: Annotated[tuple[str, ...], NoDecode] = Field(
         (), alias="WORKER_HANDLERS", description="Modules with handlers, loaded like those of --handlers."
     )

@@ -12,8 +12,8 @@ import signal
 from typing import Any
 
 from headrace.cli.roles import run_orchestrator
-from headrace.engine.rendering import Ready, Renderer
 from headrace.hot.store import HotStore
+from headrace.steps.rendering import Ready, Renderer
 
 before, after = os.environ.get("CRASH_BEFORE"), os.environ.get("CRASH_AFTER")
 name, at = before or after or "", int(os.environ["CRASH_AT"])

@@ -132,7 +132,7 @@ async def test_a_worker_stopped_past_its_lease_changes_nothing_when_it_comes_bac
 async def test_an_orchestrator_killed_around_advance_and_dispatch(
     cluster: Processes, engine: Engine, ledger: Path, crash: str
 ) -> None:
-    cluster.worker()
+    cluster.worker(WORKER_PLAN_BYTES="0")  # it leaves every step to the orchestrator
     when, call, at = crash.split()
     environment = {f"CRASH_{when}": call, "CRASH_AT": at}
     crashing = cluster.orchestrator("tests.acceptance.crashing_orchestrator", **environment)

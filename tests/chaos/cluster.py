@@ -37,6 +37,7 @@ ROLES = {
     "worker-2": "worker",
     "worker-3": "worker",
 }
+OWN_SETTINGS = {"worker-2": {"WORKER_PLAN_BYTES": "0"}}  # it leaves every step to the orchestrators
 MOST_PARTITIONS = 2
 VERSIONS = 2
 SETTINGS = {
@@ -146,7 +147,7 @@ class Cluster:
         return await self._launchers[version].fork(
             {
                 "role": kind,
-                "environment": self._environment,
+                "environment": {**self._environment, **OWN_SETTINGS.get(name, {})},
                 "orders": str(self.folder / f"{name}.orders"),
                 "log": str(self.folder / f"{name}.log"),
             }

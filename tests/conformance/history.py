@@ -498,10 +498,20 @@ class History:
         for _, task in self._held(pick, how):
             self._outputs += 1
             outcome = "retry" if 9 <= how <= 11 else "fatal" if how in (12, 13) else f"ok{self._outputs}"
-            reports.append(Report(task.token, outcome))
+            ahead = (None, 0, 15, 5, 10, None)[(pick + how) % 6]
+            reports.append(self._report_of(task, outcome, ahead))
         if reports:
             partition = self.home[reports[0].token.execution_id]
             await self.deliver(Call("report", partition, (tuple(reports),)), fate)
+
+    def _report_of(self, task: Task, outcome: str, ahead: int | None) -> Report:
+        """`ahead`: None for a plain report; else the children of a success go along, and the tasks of these."""
+        shape = self.shapes[task.execution_id]
+        if ahead is None or not outcome.startswith("ok") or task.node not in shape.parents:
+            return Report(task.token, outcome)
+        names, places = shape.children[task.node], list(shape.parents)
+        tasks = [shape.item(task, name, 1) if ahead >> places.index(name) % 4 & 1 else None for name in names]
+        return Report(task.token, outcome, [(name, len(shape.parents[name])) for name in names], tasks)
 
     async def _renew(self, pick: int, how: int, fate: int) -> None:
         held = self._held(pick, how)
@@ -758,7 +768,7 @@ class History:
         for home, task in self.claimed:
             if home == partition and self.models[partition]._held(task):
                 self._outputs += 1
-                reports.append(Report(task.token, f"ok{self._outputs}"))
+                reports.append(self._report_of(task, f"ok{self._outputs}", (None, 15, 5)[self._outputs % 3]))
         if reports:
             await self.send(Call("report", partition, (tuple(reports),)))
 

@@ -25,7 +25,9 @@ def _reachable(transitions: Iterable[tuple[str, str, str]]) -> dict[str, set[tup
 
 NODE_MOVES = _reachable(NODE_TRANSITIONS)
 NODE_MOVES["advance"] |= NODE_MOVES["push"]  # with tasks, the store's method `advance` is `push`
+NODE_MOVES["report"] |= NODE_MOVES["complete"]  # with children, `report` is `complete`
 EXECUTION_MOVES = _reachable(EXECUTION_TRANSITIONS)
+EXECUTION_MOVES["report"] = EXECUTION_MOVES["complete"]
 
 
 @dataclass

@@ -472,9 +472,20 @@ class Partition:
             node = x.nodes[report.token.node]
             node.state, node.finished_ms = "D", NOW
             del self.timers[Timer("L", *_token(report.token))]
-            self._hint(x, report.token.node, node, report.outcome)
+            if report.children is None:
+                self._hint(x, report.token.node, node, report.outcome)
+            elif self._leaves_children(report, report.children):
+                self._hint(x, report.token.node, node, f"{report.outcome} complete")
         self._written()
         return stale
+
+    def _leaves_children(self, report: Report, children: Sequence[tuple[str, int]]) -> bool:
+        """What `advance` would do with the hint; True if it would have answered any."""
+        verdict = Verdict(
+            "", *_token(report.token), "C", report.outcome, total=len(children), names=children, tasks=report.tasks
+        )
+        _, answer = self._advance(verdict)
+        return bool(answer)
 
     def reject(self, handler: str, age_ms: int, most: int, outcome: str) -> int:
         """The reference has no clock: an age of 0 is that of every task, any other that of none."""

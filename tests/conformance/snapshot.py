@@ -257,6 +257,9 @@ def _fields(flat: list[bytes]) -> list[dict[str, bytes]]:
 
 def plain_outcome(hint: Hint) -> Hint:
     """The outcome that the Lua itself writes, as the reference names it."""
+    if hint.outcome.startswith('{"complete":true'):
+        output = msgspec.json.decode(hint.outcome, type=Outcome).output
+        return msgspec.structs.replace(hint, outcome=f"{output} complete")
     if not hint.outcome.startswith('{"failure":{"code":"worker_lost"'):
         return hint
     failure = msgspec.json.decode(hint.outcome, type=Outcome).failure

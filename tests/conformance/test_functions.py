@@ -27,6 +27,7 @@ from headrace.model.messages import (
     Hint,
     Opening,
     OpenSlice,
+    Outcome,
     Report,
     Reservation,
     Task,
@@ -148,6 +149,13 @@ REFUSED: dict[str, Callable[[HotStore, str], Awaitable[Any]]] = {
     "renew": lambda store, _: store.renew(0, "w", "{}", LEASE_MS, [TASK.token]),
     "release": lambda store, _: store.release(0, [Task("y", "ey", 1, "r", 1, "h", "p"), TASK]),
     "report": lambda store, _: store.report(0, [Report(Token("y", "ey", 1, "r", 1), "ok"), report(TASK)]),
+    "complete": lambda store, _: store.report(
+        0,
+        [
+            Report(Token("y", "ey", 1, "r", 1), "{}", [("c", 1)], [item("y", "c", parents=1)]),
+            Report(TASK.token, "{}", []),
+        ],
+    ),
     "advance": lambda store, hint_id: store.advance(
         0, [verdict((hint_id, Hint("x", "ex", 1, "a", 1, "d", 0, 0, "ok")), "C")]
     ),
@@ -747,6 +755,65 @@ async def test_a_guess_that_was_wrong_dispatches_nothing(store: HotStore) -> Non
     assert await claimed(store) == []
 
 
+async def running(store: HotStore, x: str, *nodes: str) -> list[Task]:
+    await hints(store)
+    await queued(store, x, *nodes)
+    return await claimed(store)
+
+
+async def test_a_result_with_its_children_takes_the_next_step_at_once(store: HotStore) -> None:
+    await opened(store, "x", left=3)
+    (task,) = await running(store, "x", "a")
+    whole = Report(task.token, '{"a":1}', [("b", 1)], [item("x", "b", parents=1, payload="ahead")])
+    assert await store.report(0, [whole]) == []
+    assert (await store.records("x", ["a"]))[0].state == "C"
+    assert await store.outputs("x", ["a"], most_bytes=100) == {"a": '{"a":1}'}
+    assert await raw(store, "XLEN", "hr:{0}:results") == 1  # the start alone: no orchestrator is needed
+    (child,) = await claimed(store)
+    assert (child.node, child.payload) == ("b", "ahead")
+    assert await store.report(0, [whole]) == [0]  # a second time it is stale
+    assert await claimed(store) == []
+    assert (await store.timer_times([("L", task.token)])) == [0]
+
+
+async def test_children_that_nobody_rendered_are_left_to_the_orchestrators(store: HotStore) -> None:
+    await opened(store, "x", left=4)
+    first, second = await running(store, "x", "a", "b")
+    assert (
+        await store.report(0, [Report(first.token, "1", [("c", 2), ("d", 1)], [None, item("x", "d", parents=1)])]) == []
+    )
+    assert [task.node for task in await claimed(store)] == ["d"]
+    assert await hints(store, 1) == []  # c waits for b
+    assert await store.report(0, [Report(second.token, "2", [("c", 2)])]) == []
+    (entry,) = await hints(store)
+    assert entry[1].node == "b"
+    assert msgspec.json.decode(entry[1].outcome, type=Outcome) == Outcome(output="2", complete=True)
+    for _ in range(2):  # it is answered until it is dispatched
+        assert await store.advance(0, [verdict(entry, "C", ("c",), parents=2)]) == [Advanced(False, [(0, 0)])]
+    assert await store.dispatch(0, [item("x", "c", parents=2)], [entry[0]]) == 1
+    assert await store.outputs("x", ["a", "b"], most_bytes=100) == {"a": "1", "b": "2"}
+    assert await counts(store, "x") == {"c": 2}
+
+
+async def test_the_last_result_ends_the_execution(store: HotStore) -> None:
+    await opened(store, "x", left=1)
+    (task,) = await running(store, "x", "a")
+    assert await store.report(0, [Report(task.token, "{}", [])]) == []
+    x = await held(store, "x")
+    assert (x.status, x.left, x.busy) == ("C", 0, 0)
+
+
+async def test_a_late_result_with_children_moves_nobody(store: HotStore) -> None:
+    await opened(store, "x", left=3)
+    first, second = await running(store, "x", "a", "b")
+    assert await store.report(0, [report(second, "boom")]) == []
+    await store.advance(0, [verdict((await hints(store))[0], "F", body="boom")])
+    assert await store.report(0, [Report(first.token, "1", [("c", 1)], [item("x", "c", parents=1)])]) == []
+    assert [record.state for record in await store.records("x", ["a", "c"])] == ["C", "P"]
+    assert await claimed(store) == []
+    assert (await held(store, "x")).busy == 0
+
+
 # ---- memory
 
 
@@ -768,12 +835,15 @@ async def test_out_of_memory_refuses_new_work_and_lets_the_old_end(store: HotSto
         assert entry[0] in await pending(store)
         tasks += await claimed(store, 1)
         assert await store.renew(0, "w", "{}", LEASE_MS, [task.token for task in tasks]) == []
-        assert await store.report(0, [report(task) for task in tasks[:1]]) == []
+        with_children = Report(tasks[0].token, "{}", [("c", 1)], [item("y", "c", parents=1)])
+        assert await store.report(0, [with_children]) == []  # a plain report, which brings nothing new in
+        done = [one for one in await hints(store) if not one[1].is_start]
+        assert [hint.outcome for _, hint in done] == ['{"output":"{}"}']
         assert await store.release(0, tasks[1:]) == 1
         assert await store.reject(0, "h", 0, 10, "no_handler") == 1
         ahead = verdict(entry, "C", ("b",), tasks=[item("x", "b", parents=1)])
         assert await store.advance(0, [ahead]) == [Advanced(False, [(0, 0)])]  # recorded, and not dispatched
-        done = [one for one in await hints(store) if not one[1].is_start]
+        done += await hints(store)
         assert [one.finished for one in await store.advance(0, [verdict(one, "C") for one in done])] == [True, True]
         assert await store.due(0, 100, LEASE_MS) == ([], False)
         assert await store.cancel("x", 1) == "cancelled"

@@ -13,7 +13,7 @@ FOLDER = files("headrace.hot") / "lua"
 
 def test_every_file_is_a_function_and_every_function_a_file() -> None:
     names = {path.name.removesuffix(".lua") for path in FOLDER.iterdir()}
-    assert names == {"prelude", *library.FUNCTIONS}
+    assert names == {*library.SHARED, *library.FUNCTIONS}
 
 
 def test_every_function_opens_with_its_contract() -> None:
@@ -58,4 +58,5 @@ def test_only_what_brings_new_work_may_be_refused_under_memory_pressure() -> Non
         "open",
         "dispatch",
         "push",
+        "complete",
     }

@@ -9,12 +9,12 @@ import msgspec
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from headrace.engine.plans import LoadedPlan
 from headrace.errors import BadValue
 from headrace.model.definition import Definition, Node, RetryConfig
 from headrace.model.messages import Secret, SecretText, Work
 from headrace.model.plan import Plan
 from headrace.settings import Settings
+from headrace.steps.plans import LoadedPlan
 from headrace.worker.secrets import MOST_CHARACTERS, SecretMissing, Secrets
 
 

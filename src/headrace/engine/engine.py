@@ -12,7 +12,6 @@ from typing import Any
 from uuid_utils import uuid7
 
 from headrace.engine.opening import Kept, Run, continued, fresh
-from headrace.engine.plans import Plans
 from headrace.engine.view import describe
 from headrace.errors import Conflict, ExecutionNotFound, StoreUnavailable
 from headrace.hot.keys import INPUT_FIELD
@@ -25,6 +24,7 @@ from headrace.model.plan import Plan
 from headrace.model.state import TERMINAL_EXECUTIONS, ExecutionState, NodeState
 from headrace.model.validation import check_input
 from headrace.settings import Settings
+from headrace.steps.plans import Plans
 
 INPUT_BYTES = 1 << 20
 START_TOGETHER = 200

@@ -13,11 +13,11 @@ import msgspec
 import structlog
 
 from headrace.engine.orchestrator import Orchestrator
-from headrace.engine.rendering import Ready
 from headrace.errors import StoreUnavailable
 from headrace.hot.store import HotStore
 from headrace.model.messages import Failure, Outcome
 from headrace.settings import Settings
+from headrace.steps.rendering import Ready
 
 DUE_INTERVAL_SECONDS = 0.1
 DUE_MOST = 500

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 import structlog
 
 from headrace.engine.opening import SLICE_BYTES, Kept, Run, continued, fresh
-from headrace.engine.plans import MOST_NODES_HELD, LoadedPlan, Plans
 from headrace.hot.store import SLICE, HotStore
 from headrace.model import payload
 from headrace.model.definition import Definition
@@ -24,6 +23,7 @@ from headrace.model.messages import Execution, OpenSlice, Record, Reservation
 from headrace.model.state import NodeState
 from headrace.record.openings import NodeHistory, Openings, Wanted
 from headrace.settings import Settings
+from headrace.steps.plans import MOST_NODES_HELD, LoadedPlan, Plans
 
 TOGETHER = 200
 NODES_TOGETHER = 20_000

@@ -53,13 +53,14 @@ class Run:
 
 
 def fresh(run: Run, token: str) -> OpenSlice:
+    definition = run.definition.content_hash
     return OpenSlice(
         run.execution_id,
         token,
         outputs=run.given,
         opening=_opening(run, 0, 0, is_fresh=True),
         roots=[
-            Dispatch(run.execution_id, token, run.number, node.id, 1, 0, node.handler, payload)
+            Dispatch(run.execution_id, token, run.number, node.id, 1, 0, node.handler, payload, definition=definition)
             for node, payload in run.roots
         ],
     )

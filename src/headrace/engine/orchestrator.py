@@ -25,19 +25,19 @@ from typing import Any
 import msgspec
 import structlog
 
-from headrace.engine.plans import LoadedPlan, Plans
-from headrace.engine.rendering import Ready, Renderer
 from headrace.errors import StoreUnavailable
 from headrace.hot.store import SLICE, HotStore
 from headrace.model.messages import Dispatch, Failure, Hint, Outcome, Verdict
 from headrace.model.retry import Again, decide
 from headrace.settings import Settings
+from headrace.steps.ahead import Ahead, ready
+from headrace.steps.plans import LoadedPlan, Plans
+from headrace.steps.rendering import Ready, Renderer
 
 CALL_BYTES = 4 << 20  # bound of one call's bodies
 AWAY_SECONDS = 0.2
 HINTS_TOGETHER = 8  # about what an entry holds under load: fewer entries are read than hints are wanted
 MOST_PARKED = 10_000
-MOST_ARRIVED = 100_000
 
 _decode_outcome = msgspec.json.Decoder(Outcome).decode
 _encode = msgspec.json.Encoder().encode
@@ -72,6 +72,7 @@ class Walk:
     offset: int = 0
     skipped: frozenset[int] = frozenset()
     finished: bool = False
+    are_ready: bool = False  # some of its nodes are known to be
 
     @property
     def over(self) -> bool:
@@ -88,9 +89,6 @@ class Walk:
             self.delay_ms, self.flag, self.offset, len(self.nodes), quiet, names, tasks,
         )  # fmt: skip
 
-    def ready(self, plan: LoadedPlan, index: int, attempt: int) -> Ready:
-        return Ready(self.hint.execution_id, self.hint.epoch, self.hint.run, attempt, plan, index)
-
 
 class Orchestrator:
     def __init__(self, store: HotStore, settings: Settings, name: str) -> None:
@@ -99,7 +97,7 @@ class Orchestrator:
         self.name = name
         self._plans = Plans(store, settings)
         self._renderer = Renderer(store, settings)
-        self._arrived: dict[tuple[str, str, int], int] = {}  # parents that were seen to complete; see _is_last
+        self._ahead = Ahead(self._renderer)
         self._parked: set[str] = set()
         self._random = random.Random()  # noqa: S311 - jitter, not a secret
 
@@ -203,13 +201,19 @@ class Orchestrator:
                 plan = self._plans.held(hint.definition) or await self.plan(partition, hint.definition)
                 walks.append(self._walk(entry, hint, plan))
         every = [walk.entry for walk in walks]
+        await self._renderer.fetch(
+            ready(walk.hint, walk.plan, child)
+            for walk in walks
+            if walk.are_ready and walk.plan and len(walk.nodes) <= SLICE
+            for child in walk.nodes
+        )
         while walks:
             asked = await self._advance(partition, walks)
-            ready: dict[tuple[str, str], Ready] = {}
+            found: dict[tuple[str, str], Ready] = {}
             for walk, answer in asked:
                 for node in self._take_answer(walk, answer) if answer else ():
-                    ready.setdefault((node.execution_id, node.node), node)
-            await self._dispatch(partition, list(ready.values()), _over(asked))
+                    found.setdefault((node.execution_id, node.node), node)
+            await self._dispatch(partition, list(found.values()), _over(asked))
             # Those that had no room in this call come first in the next: a large fan-out holds nobody up.
             walks = [*walks[len(asked) :], *(walk for walk, _ in asked if walk.plan is not None and not walk.over)]
         return not any(entry.left for entry in every)
@@ -223,7 +227,9 @@ class Orchestrator:
             if asked and (room <= 0 or size <= 0):
                 break
             nodes = walk.next_nodes(max(room, 1))
-            tasks = self._rendered_ahead(walk, walk.plan, nodes) if nodes and walk.plan and walk.verdict == "C" else ()
+            tasks: Sequence[Dispatch | None] = ()
+            if nodes and walk.plan and walk.verdict == "C":
+                tasks = self._ahead.tasks(walk.hint, walk.plan, nodes, are_ready=walk.are_ready)
             asked.append((walk, nodes, tasks))
             room, size = room - len(nodes), size - len(walk.body)
             for task in tasks:
@@ -244,26 +250,6 @@ class Orchestrator:
             answers.append((walk, answer))
         return answers
 
-    def _rendered_ahead(self, walk: Walk, plan: LoadedPlan, children: Sequence[int]) -> list[Dispatch | None]:
-        parents = plan.graph.parent_counts
-        return [
-            self._renderer.render_ahead(walk.ready(plan, child, 1))
-            if parents[child] == 1 or self._is_last(walk.hint, child, parents[child])
-            else None
-            for child in children
-        ]
-
-    def _is_last(self, hint: Hint, child: int, parents: int) -> bool:
-        """Whether all parents of the child have now been seen here to complete. A guess: hints may come twice, and
-        other orchestrators see some of them."""
-        key = (hint.execution_id, hint.epoch, child)
-        seen = self._arrived.pop(key, 0) + 1
-        if seen < parents:
-            if len(self._arrived) >= MOST_ARRIVED:
-                self._arrived.clear()
-            self._arrived[key] = seen
-        return seen >= parents
-
     def _take_answer(self, walk: Walk, answer: Answer) -> list[Ready]:
         """Ready nodes; or, where nodes were skipped, their children join the walk."""
         plan = walk.plan
@@ -275,7 +261,7 @@ class Orchestrator:
             walk.nodes = [i for i in dict.fromkeys((*walk.nodes[walk.offset :], *below)) if i not in walk.skipped]
             walk.offset = 0
             return []
-        return [walk.ready(plan, i, attempt + 1) for i, attempt in answer]
+        return [ready(walk.hint, plan, i, attempt + 1) for i, attempt in answer]
 
     async def _dispatch(self, partition: int, ready: Sequence[Ready], hints: Sequence[str]) -> None:
         """In calls of bounded size; the hints go with the last one, when all that follows from them exists."""
@@ -300,7 +286,9 @@ class Orchestrator:
         index = plan.graph.index[hint.node]
         outcome = self._outcome(hint)
         if outcome.output is not None:
-            return Walk(entry, hint, plan, "C", body=outcome.output, nodes=plan.graph.children[index])
+            children = plan.graph.children[index]
+            body = "" if outcome.complete else outcome.output  # the store has it already
+            return Walk(entry, hint, plan, "C", body=body, nodes=children, are_ready=outcome.complete)
         failure = outcome.failure or Failure("bad_output", "the worker reported neither an output nor a failure")
         body = _encode(failure).decode()
         decision = decide(

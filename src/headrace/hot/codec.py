@@ -1,7 +1,7 @@
 """How messages are written for the Lua functions, and how their answers and records are read.
 
-The counterpart of prelude.lua: flat MessagePack lists in, `struct` records and texts separated by `|` out. No part of a
-token can contain a `|`.
+The counterpart of what the Lua functions share: flat MessagePack lists in, `struct` records and texts separated by `|`
+out. No part of a token can contain a `|`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,12 @@ def dispatch_arguments(items: Sequence[Dispatch], hints: Sequence[str]) -> list[
 
 
 def _task_message(item: Dispatch) -> bytes:
-    return encode(Task(item.execution_id, item.epoch, item.run, item.node, item.attempt, item.handler, item.payload))
+    return encode(
+        Task(
+            item.execution_id, item.epoch, item.run, item.node, item.attempt, item.handler, item.payload,
+            item.definition,
+        )
+    )  # fmt: skip
 
 
 def release_arguments(tasks: Iterable[Task]) -> list[bytes | str]:
@@ -87,8 +92,34 @@ def renew_argument(worker: str, about: str, lease_ms: int, tokens: Iterable[Toke
     return encode([worker, about, lease_ms, *(field for token in tokens for field in token_fields(token))])
 
 
-def report_argument(reports: Iterable[Report]) -> bytes:
-    return encode([field for one in reports for field in (*token_fields(one.token), one.outcome)])
+def report_arguments(reports: Iterable[Report]) -> list[bytes]:
+    """For `complete`, if one of them has children with it."""
+    fields: list[object] = []
+    arguments = [b""]
+    for one in reports:
+        token, children = one.token, one.children
+        fields += (
+            token.execution_id, token.epoch, token.run, token.node, token.attempt, one.outcome, children is not None,
+            len(children or ()),
+        )  # fmt: skip
+        if children:
+            fields += _with_tasks(children, one.tasks, arguments)
+    arguments[0] = encode(fields)
+    return arguments
+
+
+def _with_tasks(
+    names: Iterable[tuple[str, int]], tasks: Sequence[Dispatch | None], arguments: list[bytes]
+) -> list[object]:
+    """Of each node: name, number of parents, handler, and which of the arguments, to which it is added, is its task."""
+    fields: list[object] = []
+    for (name, parents), task in zip(names, tasks or repeat(None)):  # noqa: B905 (without end)
+        if task is None:
+            fields += (name, parents, "", 0)
+        else:
+            arguments.append(_task_message(task))
+            fields += (name, parents, task.handler, len(arguments))
+    return fields
 
 
 def advance_arguments(verdicts: Iterable[Verdict]) -> list[bytes]:
@@ -100,12 +131,8 @@ def advance_arguments(verdicts: Iterable[Verdict]) -> list[bytes]:
             v.entry_id, v.execution_id, v.epoch, v.run, v.node, v.attempt, v.verdict, v.body, v.delay_ms, v.flag,
             v.offset, v.total, v.quiet, len(v.names),
         )  # fmt: skip
-        for (name, parents), task in zip(v.names, v.tasks or repeat(None)):  # noqa: B905 (without end)
-            if task is None:
-                fields += (name, parents, "", 0)
-            else:
-                arguments.append(_task_message(task))
-                fields += (name, parents, task.handler, len(arguments))
+        if v.names:
+            fields += _with_tasks(v.names, v.tasks, arguments)
     arguments[0] = encode(fields)
     return arguments
 

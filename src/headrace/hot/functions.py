@@ -18,6 +18,7 @@ from headrace.model.messages import (
     Dispatch,
     Due,
     OpenSlice,
+    Outcome,
     Report,
     Reservation,
     Task,
@@ -69,8 +70,14 @@ class Functions:
         return int(await self._call("release", partition, *codec.release_arguments(tasks)))
 
     async def report(self, partition: int, reports: Sequence[Report]) -> list[int]:
-        """The positions of the reports that came too late to count."""
-        return _from_zero(await self._call("report", partition, codec.report_argument(reports)))
+        """The positions of the reports that came too late to count. With children, this is `complete`; a store that is
+        short of memory is not asked to take them."""
+        if any(report.children is not None for report in reports):
+            try:
+                return _from_zero(await self._call("complete", partition, *codec.report_arguments(reports)))
+            except StoreFull:
+                reports = [_plain(report) for report in reports]
+        return _from_zero(await self._call("report", partition, *codec.report_arguments(reports)))
 
     async def advance(self, partition: int, verdicts: Sequence[Verdict]) -> list[Advanced]:
         """With tasks, this is `push`; a store that is short of memory is not asked to take them."""
@@ -150,6 +157,12 @@ class Functions:
 def is_unknown_function(error: Refused) -> bool:
     """The library is not loaded there: the server is new, or was wiped."""
     return "unction not found" in str(error)
+
+
+def _plain(report: Report) -> Report:
+    if report.children is None:
+        return report
+    return Report(report.token, msgspec.json.encode(Outcome(output=report.outcome)).decode())
 
 
 def _texts(answers: object) -> list[str]:

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from zlib import crc32
 
-# Passed to every function, in this order; the Lua prelude is generated from it.
+# Passed to every function, in this order; the names in Lua are generated from it.
 DECLARED = ("meta", "results", "events", "timers", "control", "queues", "workers", "defs")
 
 RESULTS_GROUP = "orchestrators"

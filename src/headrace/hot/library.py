@@ -1,4 +1,4 @@
-"""Assembles the Lua library: what is generated from the model, the prelude, one file per function.
+"""Assembles the Lua library: what is generated from the model, what the functions share, one file per function.
 
 Names carry the format of the stored state and a hash of the source, because function names are global in a server:
 during a rolling upgrade two versions live side by side, and each process calls exactly the code that it was built with.
@@ -15,6 +15,7 @@ from headrace.hot.keys import DECLARED, RESULTS_GROUP
 from headrace.model.state import EXECUTION_TRANSITIONS, NODE_TRANSITIONS, ExecutionState, NodeState
 
 FORMAT = "1"
+SHARED = ("prelude", "records", "outbox", "children")
 
 # `allow-oom`: under memory pressure the server refuses a function without it, even one that only deletes. Only what
 # brings new work in may be refused.
@@ -26,6 +27,7 @@ FUNCTIONS = {
     "renew": ("allow-oom",),
     "release": ("allow-oom",),
     "report": ("allow-oom",),
+    "complete": (),
     "advance": ("allow-oom",),
     "push": (),
     "due": ("allow-oom",),
@@ -69,7 +71,7 @@ def _register(version: str, name: str, flags: tuple[str, ...]) -> str:
 @cache
 def _assembled() -> tuple[str, str]:
     folder = files("headrace.hot") / "lua"
-    parts = [_generated(), *((folder / f"{name}.lua").read_text() for name in ("prelude", *FUNCTIONS))]
+    parts = [_generated(), *((folder / f"{name}.lua").read_text() for name in (*SHARED, *FUNCTIONS))]
     body = "\n".join(parts)
     version = f"{FORMAT}_{sha256(body.encode()).hexdigest()[:8]}"
     registered = "\n".join(_register(version, name, flags) for name, flags in FUNCTIONS.items())

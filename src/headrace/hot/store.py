@@ -60,6 +60,9 @@ class HotStore(Streams):
         found: bytes | None = await self._link.call("GET", keys.definition(partition, content_hash))
         return found
 
+    async def definition_bytes(self, partition: int, content_hash: str) -> int:
+        return int(await self._link.call("STRLEN", keys.definition(partition, content_hash)))
+
     async def has_definition(self, partition: int, content_hash: str) -> bool:
         return bool(await self._link.call("EXISTS", keys.definition(partition, content_hash)))
 

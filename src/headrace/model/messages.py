@@ -43,10 +43,12 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a worker reports of an attempt: the output as JSON text, or the failure."""
+    """What a worker reports of an attempt: the output as JSON text, or the failure. `complete`, in a hint: that is
+    applied already, and children are ready."""
 
     output: str | None = None
     failure: Failure | None = None
+    complete: bool = False
 
 
 class Secret(msgspec.Struct, frozen=True):
@@ -83,6 +85,7 @@ class Task(msgspec.Struct, frozen=True, array_like=True):
     attempt: int
     handler: str
     payload: str
+    definition: str = ""
 
     @property
     def token(self) -> Token:
@@ -154,11 +157,17 @@ class Dispatch(msgspec.Struct, frozen=True):
     handler: str
     payload: str
     failed: bool = False
+    definition: str = ""
 
 
 class Report(msgspec.Struct, frozen=True):
+    """`outcome` is JSON of an Outcome; or of a success that brings its `children` along (with their numbers of parents,
+    and if any, for each of them what to dispatch, or None) it is the output itself."""
+
     token: Token
     outcome: str
+    children: Sequence[tuple[str, int]] | None = None
+    tasks: Sequence[Dispatch | None] = ()
 
 
 class Due(msgspec.Struct, frozen=True, array_like=True):
@@ -201,7 +210,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True):
-    """A node in the hot store, as prelude.lua packs it."""
+    """A node in the hot store, as records.lua packs it."""
 
     state: str = "P"
     attempt: int = 0

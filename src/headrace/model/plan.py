@@ -22,6 +22,7 @@ from headrace.model.payload import dotted
 from headrace.model.template.syntax import has_syntax
 
 MAX_RENDERED_BYTES: Final = 4 * 1024 * 1024
+LIGHT_CHARACTERS: Final = 8 * 1024
 NUMBERS: Final = (int, float, bool, type(None))  # a template's numbers are within 64 bits and finite
 NUMBER_BYTES: Final = 24
 INPUT: Final = "input"
@@ -70,6 +71,7 @@ class Plan:
         self.output_nodes: tuple[int, ...] = self._output_nodes()
         self._templates: dict[str, template.Template] = {}
         self._reads: list[_Reads | None] = [None] * len(definition.nodes)
+        self._light: dict[int, bool] = {}
 
     def needs(self, node: int) -> tuple[str, ...]:
         """The ids of the nodes whose outputs this node's config reads."""
@@ -81,6 +83,16 @@ class Plan:
 
     def is_templated(self, node: int) -> bool:
         return self._reads_of(node).templated
+
+    def is_light(self, node: int) -> bool:
+        """Whether its templates are short and without statements, such as loops: neither compiling nor rendering them
+        takes long, if what they read is small. Asking compiles nothing."""
+        known = self._light.get(node)
+        if known is None:
+            sources = [source for _, source in template_strings(self.definition.nodes[node].config)]
+            short = sum(map(len, sources)) <= LIGHT_CHARACTERS
+            known = self._light[node] = short and not any("{%" in source for source in sources)
+        return known
 
     def render(self, node: int, outputs: Mapping[str, Any], input_params: dict[str, Any]) -> Rendered:
         """The node's config with every template replaced by its value. `outputs` has those that `needs` names."""

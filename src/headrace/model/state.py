@@ -1,6 +1,6 @@
 """The states of nodes and executions, and every transition that the hot store may make, in one table.
 
-The Lua prelude is generated from this table (hot/library.py), so a transition that is not listed here cannot happen:
+The tables in Lua are generated from this one (hot/library.py), so a transition that is not listed here cannot happen:
 the functions refuse it. One verb per transition; the verb is also the name of the Lua file and of the store's method.
 """
 
@@ -46,6 +46,9 @@ NODE_TRANSITIONS: tuple[tuple[str, NodeState, NodeState], ...] = (
     ("reject", N.QUEUED, N.REPORTED),  # no live worker offers the handler
     ("release", N.RUNNING, N.QUEUED),
     ("report", N.RUNNING, N.REPORTED),
+    ("complete", N.RUNNING, N.REPORTED),  # a worker that knows the plan goes on in the same step
+    ("complete", N.REPORTED, N.COMPLETED),
+    ("complete", N.PENDING, N.QUEUED),
     ("due", N.RUNNING, N.REPORTED),  # the lease ran out
     ("advance", N.REPORTED, N.COMPLETED),
     ("advance", N.REPORTED, N.RETRYING),
@@ -60,6 +63,8 @@ EXECUTION_TRANSITIONS: tuple[tuple[str, ExecutionState, ExecutionState], ...] = 
     ("open", X.OPENING, X.CANCELLED),
     ("advance", X.RUNNING, X.COMPLETED),
     ("advance", X.RUNNING, X.FAILED),
+    ("complete", X.RUNNING, X.COMPLETED),
+    ("complete", X.RUNNING, X.FAILED),  # the last of a run in which others failed
     ("due", X.RUNNING, X.FAILED),  # the execution's deadline
     ("cancel", X.RUNNING, X.CANCELLED),
 )

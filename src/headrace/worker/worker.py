@@ -27,6 +27,7 @@ from headrace.redaction import SHORTEST, is_redactable
 from headrace.settings import Settings
 from headrace.worker.attempt import Attempts
 from headrace.worker.heartbeat import Heartbeat
+from headrace.worker.next_steps import NextSteps
 from headrace.worker.registry import Registry
 from headrace.worker.slots import Slots
 
@@ -75,6 +76,7 @@ class Worker:
             secrets={name: value.get_secret_value() for name, value in settings.secrets.items()},
             confidential=settings.confidential,
         )
+        self._next_steps = NextSteps(store, settings)
         self._running: dict[Token, Running] = {}
         self._reports: list[list[Report]] = [[] for _ in range(store.partitions)]
         self._logged: list[list[tuple[Token, str]]] = [[] for _ in range(store.partitions)]
@@ -107,6 +109,7 @@ class Worker:
         finally:
             await asyncio.to_thread(heartbeat.stop)
             await self._attempts.aclose()
+            await self._next_steps.aclose()
             await self._registry.aclose()
         await self._sign_off()
 
@@ -173,6 +176,7 @@ class Worker:
     def _start(self, loop: asyncio.AbstractEventLoop, partition: int, task: Task) -> None:
         token = task.token
         running = self._running[token] = Running(task, token, partition, self._attempts.hard_deadline(task))
+        self._next_steps.prepare(partition, task)
         running.job = loop.create_task(self._attempt(running))
 
     async def _attempt(self, running: Running) -> None:
@@ -190,7 +194,7 @@ class Worker:
             self._slots.give_back(1)
         if lines:
             self._logged[running.partition].append((running.token, f"[{','.join(lines)}]"))
-        self._queue_report(running.partition, running.token, outcome)
+        self._queue_report(running, outcome)
 
     async def _traced(self, task: Task, tracer: Tracer) -> Outcome:
         """Within a span. What the request brought is read here, and by nobody who does not trace; without it, should
@@ -202,9 +206,11 @@ class Worker:
 
     # ---- reporting
 
-    def _queue_report(self, partition: int, token: Token, outcome: Outcome) -> None:
-        self._reports[partition].append(Report(token, _encode(outcome).decode()))
-        self._reportable[partition].set()
+    def _queue_report(self, running: Running, outcome: Outcome) -> None:
+        """A success with what follows from it, where that can be told here."""
+        report = None if outcome.output is None else self._next_steps.report(running.task, outcome.output)
+        self._reports[running.partition].append(report or Report(running.token, _encode(outcome).decode()))
+        self._reportable[running.partition].set()
 
     async def _report(self, partition: int) -> None:
         """Until drained; what the store could not take is tried again, for the lease goes on meanwhile."""
@@ -331,11 +337,13 @@ def _in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[Sequence[Token]], 
 
 
 def _first(queue: Sequence[Report]) -> list[Report]:
+    """What one call may bring, at least one of them."""
     batch: list[Report] = []
-    size = 0
-    for report in queue[:CALL_ITEMS]:
-        if batch and size + len(report.outcome) > CALL_BYTES:
+    items, size = 0, 0
+    for report in queue:
+        items += 1 + len(report.children or ())
+        size += len(report.outcome) + sum(len(task.payload) for task in report.tasks if task)
+        if batch and (items > CALL_ITEMS or size > CALL_BYTES):
             break
         batch.append(report)
-        size += len(report.outcome)
     return batch

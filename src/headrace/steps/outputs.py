@@ -1,4 +1,4 @@
-"""The outputs that an orchestrator has seen lately, decoded.
+"""The outputs that a role has seen lately, decoded.
 
 Within an epoch a node has at most one output, so what is cached never changes. The cache only saves reads: whatever is
 not in it is fetched from the hot store.

@@ -1,4 +1,4 @@
-"""The definitions that an orchestrator works with, each loaded from the hot store and compiled once."""
+"""The definitions that a role works with, each loaded from the hot store and compiled once."""
 
 from __future__ import annotations
 
@@ -25,17 +25,22 @@ log = structlog.get_logger(__name__)
 class LoadedPlan:
     """A plan with what the settings add to it, and the payloads of nodes that need no rendering."""
 
-    __slots__ = ("_defaults", "_payloads", "_reads", "definition", "graph", "named_parents", "names", "plan")
+    __slots__ = (
+        *("_defaults", "_payloads", "_reads", "_reads_beyond"),
+        *("content_hash", "definition", "graph", "named_parents", "names", "plan"),
+    )
 
     def __init__(self, plan: Plan, defaults: RetryConfig) -> None:
         self.plan = plan
         self.definition = plan.definition
+        self.content_hash = plan.definition.content_hash
         self.graph = plan.graph
         self.names = tuple(node.id for node in plan.definition.nodes)
         self.named_parents = tuple(zip(self.names, plan.graph.parent_counts, strict=True))
         self._defaults = defaults
         self._payloads: dict[int, str] = {}
         self._reads: dict[int, tuple[str, ...]] = {}
+        self._reads_beyond: dict[int, tuple[str, ...]] = {}
 
     def reads(self, index: int) -> tuple[str, ...]:
         """The fields of the execution's outputs that rendering the node needs."""
@@ -43,6 +48,17 @@ class LoadedPlan:
         if known is None:
             needs = self.plan.needs(index)
             known = self._reads[index] = (*needs, INPUT_FIELD) if self.plan.needs_input(index) else needs
+        return known
+
+    def reads_beyond(self, index: int) -> tuple[str, ...]:
+        """What rendering those of the node's children that are light needs besides the outputs of their parents."""
+        known = self._reads_beyond.get(index)
+        if known is None:
+            found: dict[str, None] = {}
+            for child in filter(self.plan.is_light, self.graph.children[index]):
+                parents = self.definition.nodes[child].dependencies
+                found |= dict.fromkeys(name for name in self.reads(child) if name not in parents)
+            known = self._reads_beyond[index] = tuple(found)
         return known
 
     def policy(self, index: int) -> RetryConfig:
@@ -75,9 +91,10 @@ class LoadedPlan:
 
 
 class Plans:
-    def __init__(self, store: HotStore, settings: Settings) -> None:
+    def __init__(self, store: HotStore, settings: Settings, most_nodes: int = MOST_NODES_HELD) -> None:
         self._store = store
         self._defaults = settings.retry
+        self._most_nodes = most_nodes
         self._held: OrderedDict[str, LoadedPlan] = OrderedDict()
         self._nodes = 0
 
@@ -87,10 +104,13 @@ class Plans:
             self._held.move_to_end(content_hash)
         return held
 
-    async def get(self, partition: int, content_hash: str) -> LoadedPlan | None:
+    async def get(self, partition: int, content_hash: str, *, most_bytes: int | None = None) -> LoadedPlan | None:
+        """None, if the store does not have it, or if it is larger than that."""
         held = self.held(content_hash)
         if held is not None:
             return held
+        if most_bytes is not None and await self._store.definition_bytes(partition, content_hash) > most_bytes:
+            return None
         text = await self._store.definition(partition, content_hash)
         if text is None:
             return None
@@ -107,7 +127,7 @@ class Plans:
             return held
         loaded = self._held[definition.content_hash] = LoadedPlan(Plan(definition), self._defaults)
         self._nodes += len(loaded.names)
-        while self._nodes > MOST_NODES_HELD and len(self._held) > 1:
+        while self._nodes > self._most_nodes and len(self._held) > 1:
             _, dropped = self._held.popitem(last=False)
             self._nodes -= len(dropped.names)
         return loaded

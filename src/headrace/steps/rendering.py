@@ -6,19 +6,19 @@ the others nor be lost.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 import structlog
 
-from headrace.engine.outputs import OutputCache
-from headrace.engine.plans import LoadedPlan
 from headrace.errors import TemplateError
 from headrace.hot.keys import INPUT_FIELD
 from headrace.hot.store import HotStore
 from headrace.model.messages import Dispatch, Failure, Outcome
 from headrace.settings import Settings
+from headrace.steps.outputs import OutputCache
+from headrace.steps.plans import LoadedPlan
 
 CACHE_BYTES = 64 << 20
 MOST_SHARED = 32
@@ -48,16 +48,24 @@ class Ready(msgspec.Struct, frozen=True):
 
 
 class Renderer:
-    def __init__(self, store: HotStore, settings: Settings) -> None:
+    """`light_bytes`: only what is light (plan.py) is rendered ahead, and what reads no more than that."""
+
+    def __init__(
+        self, store: HotStore, settings: Settings, *, cache_bytes: int = CACHE_BYTES, light_bytes: int | None = None
+    ) -> None:
         self._store = store
-        self._most_bytes = settings.max_context_bytes
-        self._cache = OutputCache(max(CACHE_BYTES, 2 * settings.max_context_bytes))
+        self._is_light = light_bytes is not None
+        self._most_bytes = settings.max_context_bytes if light_bytes is None else light_bytes
+        self._fetch_bytes = cache_bytes // 2
+        self._cache = OutputCache(max(cache_bytes, 2 * self._most_bytes))
 
     def remember(self, execution_id: str, epoch: str, node: str, output: str) -> None:
         self._cache.put((execution_id, epoch, node), output)
 
     def render_ahead(self, node: Ready) -> Dispatch | None:
         """The item of a node whose outputs are all at hand and that can be rendered; else None."""
+        if self._is_light and not node.plan.plan.is_light(node.index):
+            return None
         context = self._held(node)
         if context is None:
             return None
@@ -68,8 +76,33 @@ class Renderer:
 
     async def render(self, ready: Sequence[Ready]) -> list[Dispatch]:
         """One item per node, in the same order."""
-        await self._fetch_shared(ready)
+        await self.fetch(ready)
         return [await self._item(node) for node in ready]
+
+    async def fetch(self, ready: Iterable[Ready]) -> None:
+        """Brings what these nodes read to hand, as far as it is little; a large fan-in reads for itself, in slices."""
+        nodes = (node for node in ready if len(node.reads) <= MOST_SHARED)
+        await self.fetch_outputs((node.execution_id, node.epoch, node.reads) for node in nodes)
+
+    async def fetch_outputs(self, wanted: Iterable[tuple[str, str, Iterable[str]]]) -> None:
+        """Of executions and their epochs the outputs of these nodes, in one round trip, as far as it is little."""
+        missing: dict[tuple[str, str], dict[str, None]] = {}
+        for execution_id, epoch, names in wanted:
+            for name in names:
+                if not self.has(execution_id, epoch, name):
+                    missing.setdefault((execution_id, epoch), {})[name] = None
+        if not missing:
+            return
+        found = await self._store.outputs_of_many(
+            [(execution_id, list(names)) for (execution_id, _), names in missing.items()], most_bytes=self._fetch_bytes
+        )
+        for (execution_id, epoch), texts in zip(missing, found, strict=True):
+            for name, text in texts.items():
+                if len(text) <= self._most_bytes:
+                    self._cache.put((execution_id, epoch, name), text)
+
+    def has(self, execution_id: str, epoch: str, name: str) -> bool:
+        return self._cache.get((execution_id, epoch, name)) is not None
 
     async def _item(self, node: Ready) -> Dispatch:
         context = await self._context(node)
@@ -113,30 +146,10 @@ class Renderer:
             size += found[1]
         return context if size <= self._most_bytes else None
 
-    async def _fetch_shared(self, ready: Sequence[Ready]) -> None:
-        """Brings what nodes of one batch need into the cache in one round trip, as far as it is little."""
-        missing: dict[tuple[str, str], list[str]] = {}
-        for node in ready:
-            reads = node.reads
-            if len(reads) > MOST_SHARED:
-                continue  # a large fan-in reads for itself, in slices
-            for name in reads:
-                if self._cache.get((node.execution_id, node.epoch, name)) is None:
-                    names = missing.setdefault((node.execution_id, node.epoch), [])
-                    if name not in names:
-                        names.append(name)
-        if not missing:
-            return
-        wanted = [(execution_id, names) for (execution_id, _), names in missing.items()]
-        found = await self._store.outputs_of_many(wanted, most_bytes=CACHE_BYTES // 2)
-        for (execution_id, epoch), texts in zip(missing, found, strict=True):
-            for name, text in texts.items():
-                self._cache.put((execution_id, epoch, name), text)
-
 
 def _item(node: Ready, payload: str, *, failed: bool = False) -> Dispatch:
     plan, index = node.plan, node.index
     return Dispatch(
         node.execution_id, node.epoch, node.run, plan.names[index], node.attempt, plan.graph.parent_counts[index],
-        plan.definition.nodes[index].handler, payload, failed,
+        plan.definition.nodes[index].handler, payload, failed, plan.content_hash,
     )  # fmt: skip

@@ -1,0 +1,98 @@
+"""What follows from a result, as far as this worker can tell: the children of the node, and the tasks of those that it
+can render.
+
+They go along with the report (complete.lua), so that the next nodes are queued in the same step, and no orchestrator
+has to be woken. It is only a shorter way: what is missing here, or takes long to render, is left to the orchestrators.
+The worker's loop belongs to handlers, so neither plans nor outputs nor templates may be large.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+
+import structlog
+
+from headrace.errors import StoreUnavailable
+from headrace.hot.store import HotStore
+from headrace.model.messages import Dispatch, Report, Task
+from headrace.settings import Settings
+from headrace.steps.ahead import Ahead
+from headrace.steps.plans import Plans
+from headrace.steps.rendering import Renderer
+
+MOST_NODES_HELD = 20_000
+CACHE_BYTES = 16 << 20
+MOST_CHILDREN = 100
+MOST_OUTPUT_BYTES = 64 << 10
+MOST_TOO_LARGE = 10_000  # definitions that are remembered to be that
+
+log = structlog.get_logger(__name__)
+
+
+class NextSteps:
+    def __init__(self, store: HotStore, settings: Settings) -> None:
+        self._most_bytes = settings.worker_plan_bytes
+        self._plans = Plans(store, settings, most_nodes=MOST_NODES_HELD)
+        self._renderer = Renderer(store, settings, cache_bytes=CACHE_BYTES, light_bytes=MOST_OUTPUT_BYTES)
+        self._ahead = Ahead(self._renderer)
+        self._loading: dict[str, asyncio.Task[None]] = {}
+        self._too_large: set[str] = set()
+        self._wanted: list[tuple[str, str, Sequence[str]]] = []
+        self._fetching: asyncio.Task[None] | None = None
+
+    def prepare(self, partition: int, task: Task) -> None:
+        """A task starts: what will be needed when it ends is fetched meanwhile."""
+        name = task.definition
+        plan = self._plans.held(name)
+        if plan is None:
+            if name and name not in self._loading and name not in self._too_large:
+                self._loading[name] = asyncio.create_task(self._load(partition, name))
+        elif reads := plan.reads_beyond(plan.graph.index[task.node]):
+            if all(self._renderer.has(task.execution_id, task.epoch, each) for each in reads):
+                return
+            self._wanted.append((task.execution_id, task.epoch, reads))
+            if self._fetching is None or self._fetching.done():
+                self._fetching = asyncio.create_task(self._fetch())
+
+    def report(self, task: Task, output: str) -> Report | None:
+        """The report of a success, with what follows from it; None, if that cannot be told here."""
+        plan = self._plans.held(task.definition)
+        if plan is None:
+            return None
+        children = plan.graph.children[plan.graph.index[task.node]]
+        tasks: Sequence[Dispatch | None] = ()
+        if len(children) > MOST_CHILDREN:
+            return None
+        if children:
+            if len(output) <= MOST_OUTPUT_BYTES:
+                self._renderer.remember(task.execution_id, task.epoch, task.node, output)
+            tasks = self._ahead.tasks(task.token, plan, children)
+        return Report(task.token, output, [plan.named_parents[child] for child in children], tasks)
+
+    async def aclose(self) -> None:
+        jobs = [*self._loading.values(), *([self._fetching] if self._fetching else [])]
+        for job in jobs:
+            job.cancel()
+        await asyncio.gather(*jobs, return_exceptions=True)
+
+    async def _fetch(self) -> None:
+        with suppress(StoreUnavailable):
+            while self._wanted:
+                wanted, self._wanted = self._wanted, []
+                await self._renderer.fetch_outputs(wanted)
+
+    async def _load(self, partition: int, name: str) -> None:
+        try:
+            if await self._plans.get(partition, name, most_bytes=self._most_bytes) is None:
+                if len(self._too_large) >= MOST_TOO_LARGE:
+                    self._too_large.clear()
+                self._too_large.add(name)
+        except StoreUnavailable:
+            pass  # the next task of it tries again
+        except Exception:
+            log.exception("a definition cannot be used here", definition=name)
+            self._too_large.add(name)
+        finally:
+            del self._loading[name]
