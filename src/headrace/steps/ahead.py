@@ -12,7 +12,7 @@ from headrace.model.messages import Dispatch, Hint, Token
 from headrace.steps.plans import LoadedPlan
 from headrace.steps.rendering import Ready, Renderer
 
-MOST_ARRIVED = 100_000
+MOST_ARRIVED = 50_000
 
 
 class Ahead:
@@ -40,7 +40,7 @@ class Ahead:
         seen = self._arrived.pop(key, 0) + 1
         if seen < parents:
             if len(self._arrived) >= MOST_ARRIVED:
-                self._arrived.clear()
+                del self._arrived[next(iter(self._arrived))]  # others see the rest of its parents
             self._arrived[key] = seen
         return seen >= parents
 

@@ -16,7 +16,7 @@ import structlog
 
 from headrace.errors import StoreUnavailable
 from headrace.hot.store import HotStore
-from headrace.model.messages import Dispatch, Report, Task
+from headrace.model.messages import Report, Task
 from headrace.settings import Settings
 from headrace.steps.ahead import Ahead
 from headrace.steps.plans import Plans
@@ -62,14 +62,14 @@ class NextSteps:
         if plan is None:
             return None
         children = plan.graph.children[plan.graph.index[task.node]]
-        tasks: Sequence[Dispatch | None] = ()
         if len(children) > MOST_CHILDREN:
             return None
+        token, tasks = task.token, []
         if children:
             if len(output) <= MOST_OUTPUT_BYTES:
                 self._renderer.remember(task.execution_id, task.epoch, task.node, output)
-            tasks = self._ahead.tasks(task.token, plan, children)
-        return Report(task.token, output, [plan.named_parents[child] for child in children], tasks)
+            tasks = self._ahead.tasks(token, plan, children)
+        return Report(token, output, [plan.named_parents[child] for child in children], tasks)
 
     async def aclose(self) -> None:
         jobs = [*self._loading.values(), *([self._fetching] if self._fetching else [])]
