@@ -111,11 +111,20 @@ class Cluster:
     async def memory_bytes(self) -> int:
         return await memory_bytes(self.store)
 
+    async def rewritten(self) -> None:
+        """Until no rewrite of the append-only file is under way: it takes a core for as long as it lasts."""
+        while (await _info(self.store, "persistence"))["aof_rewrite_in_progress"] != "0":
+            await asyncio.sleep(0.5)
+
 
 async def memory_bytes(store: HotStore) -> int:
     """What Valkey holds, as it says itself."""
-    info = (await store._link.call("INFO", "memory")).decode()
-    return int(dict(line.split(":") for line in info.splitlines() if ":" in line)["used_memory"])
+    return int((await _info(store, "memory"))["used_memory"])
+
+
+async def _info(store: HotStore, section: str) -> dict[str, str]:
+    info = (await store._link.call("INFO", section)).decode()
+    return dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
 
 
 @asynccontextmanager

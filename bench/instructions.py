@@ -27,18 +27,17 @@ from bench.report import RESULTS, Row, load, save, table
 from bench.scratch import DoesNotApply, edited, run
 from headrace.embedded import EmbeddedValkey, find_server
 from headrace.engine.engine import Engine
-from headrace.engine.orchestrator import Orchestrator
 from headrace.errors import StoreUnavailable
 from headrace.hot.store import HotStore
-from headrace.model.messages import Report
 from headrace.model.state import ExecutionState
 from headrace.process import run_loop
 from headrace.settings import Settings
+from headrace.worker.next_steps import NextSteps
 
 TOGETHER = 150  # diamonds
 BATCH = 200
 READY_WITHIN_SECONDS = 60.0
-OUTCOME = '{"output":"{\\"at\\":1234567890123456}"}'
+OUTPUT = '{"at":1234567890123456}'
 
 
 class Counted:
@@ -100,15 +99,16 @@ async def _prepared(store: HotStore) -> None:
     await store.settle(0, await store.unsettled(0))
 
 
-async def _diamonds(store: HotStore, engine: Engine, orchestrator: Orchestrator) -> None:
-    """From the start to forgotten, in batches, without any waiting."""
-    ids = await engine.start_many(shapes.diamond(), [{}] * TOGETHER)
+async def _diamonds(store: HotStore, engine: Engine, steps: NextSteps) -> None:
+    """From the start to forgotten, in batches, without any waiting: the worker takes every step itself."""
+    diamond = shapes.diamond()
+    ids = await engine.start_many(diamond, [{}] * TOGETHER)
+    await steps._plans.get(0, diamond.content_hash)
     done = 0
     while done < TOGETHER * DIAMOND_NODES:
         tasks, _ = await store.claim(0, "worker", BATCH, 15_000, ["noop"])
-        await store.report(0, [Report(task.token, OUTCOME) for task in tasks])
+        await store.report(0, [report for task in tasks if (report := steps.report(task, OUTPUT))])
         done += len(tasks)
-        await orchestrator.process(0, await store.read_hints(0, "orchestrator", BATCH))
     events = await store.read_events(0, "0-0", 100_000, block=False)
     ended = {e.execution_id: (e.execution_id, e.epoch, at) for at, e in events if e.status == ExecutionState.COMPLETED}
     if ended.keys() != set(ids) or len(await store.forget(0, [*ended.values()], definition_ttl_seconds=60)) < len(ids):
@@ -123,9 +123,9 @@ async def measure() -> None:
         try:
             await _prepared(store)
             counted = Counted(store, server, Path(name))
-            engine, orchestrator = Engine(store, Settings()), Orchestrator(store, Settings(), "orchestrator")
+            engine, steps = Engine(store, Settings()), NextSteps(store, Settings())
             for counted.is_counting in (False, True):
-                await _diamonds(store, engine, orchestrator)
+                await _diamonds(store, engine, steps)
             nodes = TOGETHER * DIAMOND_NODES
             print(json.dumps({name: count / nodes / 1000 for name, count in counted.by_function.most_common()}))
         finally:

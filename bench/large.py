@@ -35,6 +35,7 @@ async def live(engine: Cluster, scale: float) -> Figures:
         await engine.start(shapes.parked(), PARK_TOGETHER)
         count += PARK_TOGETHER
         held = await engine.memory_bytes()
+    await engine.rewritten()
     await _beside(engine, figures, "full", diamonds)
     note(figures, live_executions=count, live_bytes=held, bytes_per_live_execution=(held - empty) / count)
     return figures
