@@ -113,7 +113,7 @@ class Cluster:
 
     async def rewritten(self) -> None:
         """Until no rewrite of the append-only file is under way: it takes a core for as long as it lasts."""
-        while (await _info(self.store, "persistence"))["aof_rewrite_in_progress"] != "0":
+        while (await _info(self.store, "persistence"))["aof_rewrite_in_progress"] != "0":  # noqa: ASYNC110
             await asyncio.sleep(0.5)
 
 
