@@ -126,3 +126,18 @@ async def test_the_rest_is_left_to_the_orchestrators(
     assert all(each["attempt"] == 1 for each in view["nodes"])
     if status == "FAILED":
         assert "A.nothing" in view["error"]["message"]
+
+
+@pytest.mark.parametrize("part", ["_want", "_report"])
+async def test_an_error_in_the_next_step_costs_no_result(
+    roles: InProcess, registry: Registry, ledger: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("broken")
+
+    chain = definition(node("A", config=noted(ledger, 1)), node("B", "A", config=noted(ledger, "{{ A.value }}")))
+    await warm(roles, registry, chain)
+    monkeypatch.setattr(NextSteps, part, broken)
+    for _ in range(2):
+        view = await roles.ended(await roles.engine.start(chain))
+        assert view["output"] == {"B": {"value": 1}}

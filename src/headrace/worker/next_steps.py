@@ -19,14 +19,14 @@ from headrace.hot.store import HotStore
 from headrace.model.messages import Report, Task
 from headrace.settings import Settings
 from headrace.steps.ahead import Ahead
-from headrace.steps.plans import Plans
+from headrace.steps.plans import LoadedPlan, Plans
 from headrace.steps.rendering import Renderer
 
 MOST_NODES_HELD = 20_000
 CACHE_BYTES = 16 << 20
 MOST_CHILDREN = 100
 MOST_OUTPUT_BYTES = 64 << 10
-MOST_TOO_LARGE = 10_000  # definitions that are remembered to be that
+MOST_LEFT = 10_000  # definitions that are known to be left to the orchestrators
 
 log = structlog.get_logger(__name__)
 
@@ -38,29 +38,35 @@ class NextSteps:
         self._renderer = Renderer(store, settings, cache_bytes=CACHE_BYTES, light_bytes=MOST_OUTPUT_BYTES)
         self._ahead = Ahead(self._renderer)
         self._loading: dict[str, asyncio.Task[None]] = {}
-        self._too_large: set[str] = set()
+        self._left: set[str] = set()
         self._wanted: list[tuple[str, str, Sequence[str]]] = []
         self._fetching: asyncio.Task[None] | None = None
 
     def prepare(self, partition: int, task: Task) -> None:
         """A task starts: what will be needed when it ends is fetched meanwhile."""
-        name = task.definition
-        plan = self._plans.held(name)
-        if plan is None:
-            if name and name not in self._loading and name not in self._too_large:
-                self._loading[name] = asyncio.create_task(self._load(partition, name))
-        elif reads := plan.reads_beyond(plan.graph.index[task.node]):
-            if all(self._renderer.has(task.execution_id, task.epoch, each) for each in reads):
-                return
-            self._wanted.append((task.execution_id, task.epoch, reads))
-            if self._fetching is None or self._fetching.done():
-                self._fetching = asyncio.create_task(self._fetch())
+        if not task.definition or task.definition in self._left:
+            return
+        try:
+            plan = self._plans.held(task.definition)
+            if plan is not None:
+                self._want(task, plan.reads_beyond(plan.graph.index[task.node]))
+            elif task.definition not in self._loading:
+                self._loading[task.definition] = asyncio.create_task(self._load(partition, task.definition))
+        except Exception:
+            self._leave(task.definition)
 
     def report(self, task: Task, output: str) -> Report | None:
         """The report of a success, with what follows from it; None, if that cannot be told here."""
         plan = self._plans.held(task.definition)
-        if plan is None:
+        if plan is None or task.definition in self._left:
             return None
+        try:
+            return self._report(task, output, plan)
+        except Exception:  # a result is reported whatever becomes of the next step
+            self._leave(task.definition)
+            return None
+
+    def _report(self, task: Task, output: str, plan: LoadedPlan) -> Report | None:
         children = plan.graph.children[plan.graph.index[task.node]]
         if len(children) > MOST_CHILDREN:
             return None
@@ -77,22 +83,36 @@ class NextSteps:
             job.cancel()
         await asyncio.gather(*jobs, return_exceptions=True)
 
+    async def _load(self, partition: int, definition: str) -> None:
+        try:
+            if await self._plans.get(partition, definition, most_bytes=self._most_bytes) is None:
+                self._remember_left(definition)
+        except StoreUnavailable:
+            pass  # the next task of it tries again
+        except Exception:
+            self._leave(definition)
+        finally:
+            del self._loading[definition]
+
+    def _want(self, task: Task, reads: Sequence[str]) -> None:
+        if all(self._renderer.has(task.execution_id, task.epoch, name) for name in reads):
+            return
+        self._wanted.append((task.execution_id, task.epoch, reads))
+        if self._fetching is None or self._fetching.done():
+            self._fetching = asyncio.create_task(self._fetch())
+
     async def _fetch(self) -> None:
         with suppress(StoreUnavailable):
             while self._wanted:
                 wanted, self._wanted = self._wanted, []
                 await self._renderer.fetch_outputs(wanted)
 
-    async def _load(self, partition: int, name: str) -> None:
-        try:
-            if await self._plans.get(partition, name, most_bytes=self._most_bytes) is None:
-                if len(self._too_large) >= MOST_TOO_LARGE:
-                    self._too_large.clear()
-                self._too_large.add(name)
-        except StoreUnavailable:
-            pass  # the next task of it tries again
-        except Exception:
-            log.exception("a definition cannot be used here", definition=name)
-            self._too_large.add(name)
-        finally:
-            del self._loading[name]
+    def _leave(self, definition: str) -> None:
+        """After an error that nobody foresaw."""
+        log.exception("steps are left to the orchestrators", definition=definition)
+        self._remember_left(definition)
+
+    def _remember_left(self, definition: str) -> None:
+        if len(self._left) >= MOST_LEFT:
+            self._left.clear()
+        self._left.add(definition)
