@@ -72,6 +72,8 @@ class Callers:
         asked, known = self._any_key or (float("-inf"), False)
         if known or time.monotonic() - asked < FRESH_SECONDS:
             return known
+        if self._any_key is not None:
+            self._any_key = (time.monotonic(), False)  # while one asks, the others go by what was known
         try:
             self._any_key = (time.monotonic(), bool(await self._keys.all()))
         except RecordUnavailable:
