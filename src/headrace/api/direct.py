@@ -20,7 +20,10 @@ class Direct:
     def __init__(self, app: ASGIApp, routes: Iterable[Plain]) -> None:
         self._app = app
         self._routes = {
-            (method, route.path): route for route in routes if not route.param_convertors for method in route.methods
+            (method, route.path): route
+            for route in routes
+            if not route.param_convertors
+            for method in route.methods or ()
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

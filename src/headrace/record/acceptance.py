@@ -10,17 +10,22 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Update, func, insert, select, update
+from sqlalchemy import Connection, Update, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 from uuid_utils import uuid7
 
 from headrace.model.definition import Definition
+from headrace.record.bulk import Bulk
 from headrace.record.clock import now_ms
 from headrace.record.database import Database
 from headrace.record.tables import audit, dead_letters, definitions, executions, idempotency_keys, restarts
 
 VERSION_RACES = 100
 ROWS_TOGETHER = 5000
+NEW_EXECUTION = (
+    "id", "definition_id", "workflow", "version", "partition", "status", "run", "epoch", "last_event", "cancelled_run",
+    "input", "created_ms", "traceparent", "nodes", "done", "failed",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,28 +85,32 @@ class Restart:
 class Acceptance:
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._new_executions = Bulk(insert(executions), NEW_EXECUTION)
+        self._new_lines = Bulk(insert(audit))
 
     async def submit(self, submissions: Sequence[Submission]) -> list[Accepted | KeyReused]:
         """All in one transaction, with few statements: they are accepted when it is committed."""
+        return await self._database.writing(lambda connection: self._submit(connection, submissions))
+
+    def _submit(self, connection: Connection, submissions: Sequence[Submission]) -> list[Accepted | KeyReused]:
         answers: dict[int, Accepted | KeyReused] = {}
         stored: dict[tuple[str, str], tuple[str, int]] = {}
         ours: dict[tuple[str, str], Submission] = {}
-        async with self._database.write() as connection:
-            for i in sorted(range(len(submissions)), key=lambda i: _lock_order(submissions[i])):
-                wanted, given = submissions[i], submissions[i].idempotency
-                twin = ours.setdefault((given.owner, given.key), wanted) if given else wanted
-                if given and twin is wanted and (earlier := await self._claim_key(connection, wanted, given)):
-                    answers[i] = earlier
-                    del ours[given.owner, given.key]
-                    continue
-                if given and twin.idempotency and twin.idempotency.body_hash != given.body_hash:
-                    answers[i] = KeyReused()
-                    continue
-                content = (twin.definition.name, twin.definition.content_hash)
-                if content not in stored:
-                    stored[content] = await self._definition(connection, twin.definition)
-                answers[i] = Accepted(twin.execution_id, *stored[content], is_new=twin is wanted)
-            await self._insert(connection, [(submissions[i], answer) for i, answer in answers.items()])
+        for i in sorted(range(len(submissions)), key=lambda i: _lock_order(submissions[i])):
+            wanted, given = submissions[i], submissions[i].idempotency
+            twin = ours.setdefault((given.owner, given.key), wanted) if given else wanted
+            if given and twin is wanted and (earlier := self._claim_key(connection, wanted, given)):
+                answers[i] = earlier
+                del ours[given.owner, given.key]
+                continue
+            if given and twin.idempotency and twin.idempotency.body_hash != given.body_hash:
+                answers[i] = KeyReused()
+                continue
+            content = (twin.definition.name, twin.definition.content_hash)
+            if content not in stored:
+                stored[content] = self._definition(connection, twin.definition)
+            answers[i] = Accepted(twin.execution_id, *stored[content], is_new=twin is wanted)
+        self._insert(connection, [(submissions[i], answer) for i, answer in answers.items()])
         return [answers[i] for i in range(len(submissions))]
 
     async def trigger(
@@ -182,9 +191,7 @@ class Acceptance:
             await connection.execute(insert(audit), [audit_line(actor, action, execution_id, detail)])
             return Now(after.status, after.run, done=True)
 
-    async def _insert(
-        self, connection: AsyncConnection, answered: Sequence[tuple[Submission, Accepted | KeyReused]]
-    ) -> None:
+    def _insert(self, connection: Connection, answered: Sequence[tuple[Submission, Accepted | KeyReused]]) -> None:
         new = [(one, answer) for one, answer in answered if isinstance(answer, Accepted) and answer.is_new]
         if not new:
             return
@@ -209,16 +216,14 @@ class Acceptance:
             }
             for wanted, accepted in new
         ]
-        await connection.execute(insert(executions), rows)
+        self._new_executions.execute(connection, rows)
         trail = [
             audit_line(wanted.actor, "submit" if wanted.input_text is None else "start", wanted.execution_id)
             for wanted, _ in new
         ]
-        await connection.execute(insert(audit), trail)
+        self._new_lines.execute(connection, trail)
 
-    async def _claim_key(
-        self, connection: AsyncConnection, wanted: Submission, given: Idempotency
-    ) -> Accepted | KeyReused | None:
+    def _claim_key(self, connection: Connection, wanted: Submission, given: Idempotency) -> Accepted | KeyReused | None:
         """None: the key is new, and ours now. A transaction that has the same key is waited for."""
         row = {
             "owner": given.owner,
@@ -231,37 +236,35 @@ class Acceptance:
         found = None
         while found is None:  # again only if the key was there and expired meanwhile
             claim = self._database.insert(idempotency_keys).values(row).on_conflict_do_nothing()
-            if (await connection.execute(claim)).rowcount:
+            if connection.execute(claim).rowcount:
                 return None
-            found = (
-                await connection.execute(
-                    select(known.body_hash, executions.c.id, executions.c.definition_id, executions.c.version)
-                    .join(executions, executions.c.id == known.execution_id)
-                    .where(known.owner == given.owner, known.key == given.key)
-                )
+            found = connection.execute(
+                select(known.body_hash, executions.c.id, executions.c.definition_id, executions.c.version)
+                .join(executions, executions.c.id == known.execution_id)
+                .where(known.owner == given.owner, known.key == given.key)
             ).one_or_none()
         if found.body_hash != given.body_hash:
             return KeyReused()
         return Accepted(found.id, found.definition_id, found.version, is_new=False)
 
-    async def _definition(self, connection: AsyncConnection, definition: Definition) -> tuple[str, int]:
+    def _definition(self, connection: Connection, definition: Definition) -> tuple[str, int]:
         """Its id and version: those of the same content, or the next."""
         table, name = definitions.c, definition.name
         same = select(table.id, table.version).where(table.name == name, table.content_hash == definition.content_hash)
         newest = select(func.coalesce(func.max(table.version), 0)).where(table.name == name)
         for _ in range(VERSION_RACES):
-            found = (await connection.execute(same)).one_or_none()
+            found = connection.execute(same).one_or_none()
             if found is not None:
                 return found.id, found.version
             row = {
                 "id": str(uuid7()),
                 "name": name,
-                "version": (await connection.execute(newest)).scalar_one() + 1,
+                "version": connection.execute(newest).scalar_one() + 1,
                 "content_hash": definition.content_hash,
                 "body": definition.to_json(),
                 "created_ms": now_ms(),
             }
-            await connection.execute(self._database.insert(definitions).values(row).on_conflict_do_nothing())
+            connection.execute(self._database.insert(definitions).values(row).on_conflict_do_nothing())
         raise RuntimeError(f"the versions of {name} change too fast")
 
 

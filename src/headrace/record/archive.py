@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from sqlalchemy import Text, bindparam, case, exc, func, insert, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, Text, bindparam, case, exc, func, insert, select, update
+from sqlalchemy.sql.dml import UpdateBase
 from uuid_utils import uuid7
 
 from headrace.errors import BadValue
 from headrace.model.messages import Change, Event, Failure
 from headrace.model.state import TERMINAL_EXECUTIONS, ExecutionState, NodeState
+from headrace.record.bulk import Bulk
 from headrace.record.clock import now_ms
 from headrace.record.database import Database
 from headrace.record.tables import attempts, dead_letters, executions, partitions, set_aside
@@ -82,11 +83,13 @@ class Archive:
         """`letters`: which final failures become dead letters, as DLQ_POLICY says."""
         self._database = database
         self._letters = letters
+        self._attempts = Bulk(_upsert(database.insert(attempts)))
+        self._executions = Bulk(UPDATE_EXECUTION)
 
     async def cursor(self, partition: int) -> str:
-        async with self._database.read() as connection:
-            found = await connection.execute(select(partitions.c.cursor).where(partitions.c.number == partition))
-            return str(found.scalar_one_or_none() or "0-0")
+        query = select(partitions.c.cursor).where(partitions.c.number == partition)
+        found = await self._database.reading(lambda connection: connection.execute(query).scalar_one_or_none())
+        return str(found or "0-0")
 
     async def apply(self, partition: int, count: int, entries: Sequence[Entry]) -> Applied:
         """A batch; if an event in it is refused, by halves, and what is refused alone is set aside."""
@@ -117,36 +120,45 @@ class Archive:
         refused: str | None = None,
     ) -> Applied:
         """`refused`: the one entry's rows cannot be written. It is set aside, and its execution goes on behind it."""
+        return await self._database.writing(lambda to: self._write_down(to, partition, entries, cursor, refused))
+
+    def _write_down(
+        self,
+        connection: Connection,
+        partition: int,
+        entries: Sequence[Entry],
+        cursor: tuple[int, str] | None,
+        refused: str | None,
+    ) -> Applied:
         done = Applied()
         rows: dict[tuple[str, int, str, int], dict[str, Any]] = {}
         letters: list[dict[str, Any]] = []
-        async with self._database.write() as connection:
-            held = await self._held(connection, {event.execution_id for _, event in entries})
-            for entry_id, event in entries:
-                x = held.get(event.execution_id)
-                if x is None or event.epoch != x.epoch or event.previous != x.last:
-                    done.passed_over += 1
-                    continue
-                done.applied += 1
-                done.events.append(event)
-                if refused is None:
-                    letters += [one for one in _collect(rows, event, x) if self._is_kept(one)]
-                    _move(x, entry_id, event)
-                else:
-                    done.set_aside += 1
-                    await _put_aside(connection, partition, entry_id, event, refused)
-                    _move(x, entry_id, _bare(event))
-                if x.status in TERMINAL_NAMES:
-                    done.ended.append(Ended(event.execution_id, x.epoch, entry_id))
-            await self._write(connection, held, list(rows.values()), letters)
-            if cursor is not None:
-                await self._advance_cursor(connection, partition, *cursor)
+        held = self._held(connection, {event.execution_id for _, event in entries})
+        for entry_id, event in entries:
+            x = held.get(event.execution_id)
+            if x is None or event.epoch != x.epoch or event.previous != x.last:
+                done.passed_over += 1
+                continue
+            done.applied += 1
+            done.events.append(event)
+            if refused is None:
+                letters += [one for one in _collect(rows, event, x) if self._is_kept(one)]
+                _move(x, entry_id, event)
+            else:
+                done.set_aside += 1
+                _put_aside(connection, partition, entry_id, event, refused)
+                _move(x, entry_id, _bare(event))
+            if x.status in TERMINAL_NAMES:
+                done.ended.append(Ended(event.execution_id, x.epoch, entry_id))
+        self._write(connection, held, list(rows.values()), letters)
+        if cursor is not None:
+            self._advance_cursor(connection, partition, *cursor)
         return done
 
     def _is_kept(self, letter: dict[str, Any]) -> bool:
         return self._letters == "all" or not _is_retryable(letter["error"])
 
-    async def _held(self, connection: AsyncConnection, ids: Iterable[str]) -> dict[str, _Held]:
+    def _held(self, connection: Connection, ids: Iterable[str]) -> dict[str, _Held]:
         table, found, wanted = executions.c, {}, sorted(ids)
         for start in range(0, len(wanted), IDS_TOGETHER):
             query = (
@@ -158,38 +170,43 @@ class Archive:
                 .order_by(table.id)  # always the same order of locks
                 .with_for_update()
             )  # fmt: skip
-            for name, *values in await connection.execute(query):
+            for name, *values in connection.execute(query):
                 found[name] = _Held(*values)
         return found
 
-    async def _write(
+    def _write(
         self,
-        connection: AsyncConnection,
+        connection: Connection,
         held: Mapping[str, _Held],
         rows: Sequence[dict[str, Any]],
         letters: Sequence[dict[str, Any]],
     ) -> None:
         if rows:
-            statement = self._database.insert(attempts)
-            newer = {name: statement.excluded[name] for name in VALUES}
-            kept = {name: func.coalesce(newer[name], attempts.c[name]) for name in VALUES if name != "state"}
-            upsert = statement.on_conflict_do_update(index_elements=list(KEY), set_={"state": newer["state"], **kept})
-            await connection.execute(upsert, rows)
+            self._attempts.execute(connection, rows)
         if letters:
-            statement = self._database.insert(dead_letters)
-            await connection.execute(statement.on_conflict_do_nothing(), letters)
+            connection.execute(self._database.insert(dead_letters).on_conflict_do_nothing(), letters)
         changed = [
             {"x": name, "l": x.last, "s": x.status, "d": x.done, "f": x.failed} | {key: x.news.get(key) for key in NEWS}
             for name, x in held.items()
             if x.changed
         ]
         if changed:
-            await connection.execute(UPDATE_EXECUTION, changed)
+            self._executions.execute(connection, changed)
 
-    async def _advance_cursor(self, connection: AsyncConnection, partition: int, count: int, cursor: str) -> None:
+    def _advance_cursor(self, connection: Connection, partition: int, count: int, cursor: str) -> None:
         row = {"number": partition, "count": count, "cursor": cursor}
         statement = self._database.insert(partitions).values(row)
-        await connection.execute(statement.on_conflict_do_update(index_elements=["number"], set_={"cursor": cursor}))
+        connection.execute(statement.on_conflict_do_update(index_elements=["number"], set_={"cursor": cursor}))
+
+
+def _upsert(statement: Any) -> UpdateBase:
+    """An attempt as far as it is known now: what is new replaces what is known."""
+    newer = {name: statement.excluded[name] for name in VALUES}
+    kept = {name: func.coalesce(newer[name], attempts.c[name]) for name in VALUES if name != "state"}
+    upsert: UpdateBase = statement.on_conflict_do_update(
+        index_elements=list(KEY), set_={"state": newer["state"], **kept}
+    )
+    return upsert
 
 
 TERMINAL_NAMES = frozenset(state.name for state in TERMINAL_EXECUTIONS)
@@ -318,7 +335,7 @@ def _cause(failure: str) -> str:
         return "error"
 
 
-async def _put_aside(connection: AsyncConnection, partition: int, entry_id: str, event: Event, reason: str) -> None:
+def _put_aside(connection: Connection, partition: int, entry_id: str, event: Event, reason: str) -> None:
     row = {
         "id": str(uuid7()),
         "partition": partition,
@@ -327,4 +344,4 @@ async def _put_aside(connection: AsyncConnection, partition: int, entry_id: str,
         "body": ascii(event)[:100_000],
         "at_ms": now_ms(),
     }
-    await connection.execute(insert(set_aside), [row])
+    connection.execute(insert(set_aside), [row])

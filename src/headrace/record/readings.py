@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import msgspec
-from sqlalchemy import BigInteger, ColumnElement, Row, and_, exists, func, literal, select, tuple_
+from sqlalchemy import BigInteger, ColumnElement, Connection, Row, and_, exists, func, literal, select, tuple_
 
 from headrace.errors import BadValue
 from headrace.record.completions import ATTEMPTS, STANDS
@@ -103,9 +103,12 @@ class Readings:
         table = definitions.c
         query = select(table.body).where(table.name == name)
         query = query.where(table.version == version) if version else query.order_by(table.version.desc()).limit(1)
-        async with self._database.read() as connection:
-            body: str | None = (await connection.execute(query)).scalar_one_or_none()
+
+        def read(connection: Connection) -> str | None:
+            body: str | None = connection.execute(query).scalar_one_or_none()
             return body
+
+        return await self._database.reading(read)
 
     async def latest_attempts(self, execution_id: str, run: int) -> dict[str, Attempt]:
         """Of each node the last attempt in this run, or its completion in an earlier one, if that stands."""
