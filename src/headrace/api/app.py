@@ -65,6 +65,7 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # ours are enough, and asking costs
         middleware=[
             Middleware(Front, metrics=HttpMetrics(registry)),
             Middleware(Guard, callers=callers, limiter=limiter, settings=settings),

@@ -7,6 +7,7 @@ What is raised and not expected becomes a 500 that says nothing about the inside
 from __future__ import annotations
 
 import time
+from functools import cache
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -38,12 +39,19 @@ class HttpMetrics:
             ("method", "route"),
             registry=registry,
         )
+        self._labelled = cache(
+            lambda method, route, status: (
+                self.requests.labels(method, route, status),
+                self.seconds.labels(method, route),
+            )
+        )
 
     def count(self, scope: Scope, status: int, seconds: float, *, is_ui: bool) -> None:
         route = getattr(scope.get("route"), "path_format", "ui" if is_ui else "unknown")  # few, whatever is asked for
         method = scope["method"] if scope["method"] in METHODS else "other"
-        self.requests.labels(method, route, status).inc()
-        self.seconds.labels(method, route).observe(seconds)
+        requests, taken = self._labelled(method, route, status)
+        requests.inc()
+        taken.observe(seconds)
 
 
 class Front:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, Update, func, insert, select, update
+from sqlalchemy import Connection, Update, bindparam, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 from uuid_utils import uuid7
 
@@ -26,6 +26,9 @@ NEW_EXECUTION = (
     "id", "definition_id", "workflow", "version", "partition", "status", "run", "epoch", "last_event", "cancelled_run",
     "input", "created_ms", "traceparent", "nodes", "done", "failed",
 )  # fmt: skip
+SAME_CONTENT = select(definitions.c.id, definitions.c.version).where(
+    definitions.c.name == bindparam("n"), definitions.c.content_hash == bindparam("c")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,10 +264,9 @@ class Acceptance:
     def _definition(self, connection: Connection, definition: Definition) -> tuple[str, int]:
         """Its id and version: those of the same content, or the next."""
         table, name = definitions.c, definition.name
-        same = select(table.id, table.version).where(table.name == name, table.content_hash == definition.content_hash)
         newest = select(func.coalesce(func.max(table.version), 0)).where(table.name == name)
         for _ in range(VERSION_RACES):
-            found = connection.execute(same).one_or_none()
+            found = connection.execute(SAME_CONTENT, {"n": name, "c": definition.content_hash}).one_or_none()
             if found is not None:
                 return found.id, found.version
             row = {

@@ -85,10 +85,12 @@ class Archive:
         self._letters = letters
         self._attempts = Bulk(_upsert(database.insert(attempts)))
         self._executions = Bulk(UPDATE_EXECUTION)
+        cursors = database.insert(partitions)
+        newer = {"cursor": cursors.excluded.cursor}
+        self._cursors = Bulk(cursors.on_conflict_do_update(index_elements=["number"], set_=newer))
 
     async def cursor(self, partition: int) -> str:
-        query = select(partitions.c.cursor).where(partitions.c.number == partition)
-        found = await self._database.reading(lambda connection: connection.execute(query).scalar_one_or_none())
+        found = await self._database.reading(lambda from_: from_.execute(CURSOR, {"p": partition}).scalar_one_or_none())
         return str(found or "0-0")
 
     async def apply(self, partition: int, count: int, entries: Sequence[Entry]) -> Applied:
@@ -159,18 +161,9 @@ class Archive:
         return self._letters == "all" or not _is_retryable(letter["error"])
 
     def _held(self, connection: Connection, ids: Iterable[str]) -> dict[str, _Held]:
-        table, found, wanted = executions.c, {}, sorted(ids)
+        found, wanted = {}, sorted(ids)
         for start in range(0, len(wanted), IDS_TOGETHER):
-            query = (
-                select(
-                    table.id, table.run, table.epoch, table.last_event, table.workflow, table.status, table.done,
-                    table.failed, table.error.is_not(None).label("has_error"),
-                )
-                .where(table.id.in_(wanted[start : start + IDS_TOGETHER]))
-                .order_by(table.id)  # always the same order of locks
-                .with_for_update()
-            )  # fmt: skip
-            for name, *values in connection.execute(query):
+            for name, *values in connection.execute(HELD, {"ids": wanted[start : start + IDS_TOGETHER]}):
                 found[name] = _Held(*values)
         return found
 
@@ -194,9 +187,7 @@ class Archive:
             self._executions.execute(connection, changed)
 
     def _advance_cursor(self, connection: Connection, partition: int, count: int, cursor: str) -> None:
-        row = {"number": partition, "count": count, "cursor": cursor}
-        statement = self._database.insert(partitions).values(row)
-        connection.execute(statement.on_conflict_do_update(index_elements=["number"], set_={"cursor": cursor}))
+        self._cursors.execute(connection, [{"number": partition, "count": count, "cursor": cursor}])
 
 
 def _upsert(statement: Any) -> UpdateBase:
@@ -215,6 +206,18 @@ UNREADABLE = msgspec.json.encode(Failure("error", "The error could not be stored
 DONE = frozenset((NodeState.COMPLETED, NodeState.SKIPPED))
 NEWS = ("started_ms", "finished_ms", "error", "error_node")
 
+
+# Statements that every batch needs are built once: to build one takes as long as to execute it.
+CURSOR = select(partitions.c.cursor).where(partitions.c.number == bindparam("p"))
+HELD = (
+    select(
+        executions.c.id, executions.c.run, executions.c.epoch, executions.c.last_event, executions.c.workflow,
+        executions.c.status, executions.c.done, executions.c.failed, executions.c.error.is_not(None).label("has_error"),
+    )
+    .where(executions.c.id.in_(bindparam("ids", expanding=True)))
+    .order_by(executions.c.id)  # always the same order of locks
+    .with_for_update()
+)  # fmt: skip
 
 # What is new replaces what is known, except the start: an execution that is opened again after a loss began when it
 # began. The next run has a start of its own. An error comes with its node, or without one.
