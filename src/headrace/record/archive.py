@@ -205,6 +205,16 @@ KNOWN_STATES = frozenset(ExecutionState)
 UNREADABLE = msgspec.json.encode(Failure("error", "The error could not be stored: see the events set aside.")).decode()
 DONE = frozenset((NodeState.COMPLETED, NodeState.SKIPPED))
 NEWS = ("started_ms", "finished_ms", "error", "error_node")
+COLUMNS = {
+    NodeState.QUEUED: ("queued_ms", ""),
+    NodeState.RUNNING: ("started_ms", "worker"),
+    NodeState.COMPLETED: ("finished_ms", "output"),
+    NodeState.RETRYING: ("finished_ms", "error"),
+    NodeState.FAILED: ("finished_ms", "error"),
+    NodeState.SKIPPED: ("finished_ms", "reason"),
+}
+# By the state as events have it: its name, and where its time and its detail belong.
+WRITTEN = {state.value: (state.name, *COLUMNS.get(state, ("", ""))) for state in NodeState}
 
 
 # Statements that every batch needs are built once: to build one takes as long as to execute it.
@@ -289,22 +299,15 @@ def _collect(rows: dict[tuple[str, int, str, int], dict[str, Any]], event: Event
 
 
 def _apply_change(row: dict[str, Any], change: Change, at_ms: int) -> None:
-    row["state"] = NodeState(change.state).name
-    match NodeState(change.state):
-        case NodeState.QUEUED:
-            row["queued_ms"] = at_ms
-        case NodeState.RUNNING:
-            row["started_ms"], row["worker"] = at_ms, change.detail
-        case NodeState.COMPLETED:
-            row["finished_ms"], row["output"] = at_ms, change.detail
-        case NodeState.RETRYING:
-            row["finished_ms"], row["error"], row["due_ms"] = at_ms, change.detail, change.due_ms
-        case NodeState.FAILED:
-            row["finished_ms"], row["error"] = at_ms, change.detail
-        case NodeState.SKIPPED:
-            row["finished_ms"], row["reason"] = at_ms, change.detail
-        case _:
-            pass
+    if change.state not in WRITTEN:
+        raise ValueError(f"{change.state!r} is not a state of a node")
+    row["state"], when, detail = WRITTEN[change.state]
+    if when:
+        row[when] = at_ms
+    if detail:
+        row[detail] = change.detail
+    if change.state == NodeState.RETRYING:
+        row["due_ms"] = change.due_ms
 
 
 def _letter(event: Event, change: Change, x: _Held) -> dict[str, Any]:
