@@ -146,9 +146,9 @@ def install(role: str, orders: Orders) -> None:
             owner, name = find(target)
             setattr(owner, name, wrap(getattr(owner, name), step.name, orders))
     if any(step.in_sql for step in steps):
-        for target, wrap in (("write", _committing), ("writing", _committing_work)):
-            database, name = find(f"headrace.record.database:Database.{target}")
-            setattr(database, name, wrap(getattr(database, name), orders))
+        for method, committing in (("write", _committing), ("writing", _committing_work)):
+            database, name = find(f"headrace.record.database:Database.{method}")
+            setattr(database, name, committing(getattr(database, name), orders))
 
 
 def find(target: str) -> tuple[Any, str]:
