@@ -206,9 +206,9 @@ async def test_what_was_not_committed_is_read_again(
     await outbox.write(1000)
     real, left = Archive._advance_cursor, 2
 
-    async def dies(self: Archive, *arguments: object) -> None:
+    def dies(self: Archive, *arguments: object) -> None:
         nonlocal left
-        await real(self, *arguments)  # type: ignore[arg-type]
+        real(self, *arguments)  # type: ignore[arg-type]
         left -= 1
         if left < 0:
             raise ZeroDivisionError

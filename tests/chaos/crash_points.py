@@ -146,8 +146,9 @@ def install(role: str, orders: Orders) -> None:
             owner, name = find(target)
             setattr(owner, name, wrap(getattr(owner, name), step.name, orders))
     if any(step.in_sql for step in steps):
-        database, name = find("headrace.record.database:Database.write")
-        setattr(database, name, _committing(getattr(database, name), orders))
+        for method, committing in (("write", _committing), ("writing", _committing_work)):
+            database, name = find(f"headrace.record.database:Database.{method}")
+            setattr(database, name, committing(getattr(database, name), orders))
 
 
 def find(target: str) -> tuple[Any, str]:
@@ -194,5 +195,26 @@ def _committing(write: Callable[..., Any], orders: Orders) -> Callable[..., Any]
             yield connection
             orders.passes(f"{step}.before")
         orders.passes(f"{step}.after")
+
+    return committed
+
+
+def _committing_work(writing: Callable[..., Any], orders: Orders) -> Callable[..., Any]:
+    @functools.wraps(writing)
+    async def committed(database: Any, work: Callable[[Any], Any]) -> Any:
+        step = _transaction.get()
+
+        def done(connection: Any) -> Any:
+            answer = work(connection)
+            orders.passes(f"{step}.before")
+            return answer
+
+        mark = _transaction.set("")  # a transaction inside it is this one
+        try:
+            answer = await writing(database, done)
+        finally:
+            _transaction.reset(mark)
+        orders.passes(f"{step}.after")
+        return answer
 
     return committed

@@ -16,10 +16,12 @@ from starlette.routing import Route
 from headrace.api import openapi, schemas
 from headrace.api.answers import Json
 from headrace.api.auth import Callers, Guard, needed_scope
+from headrace.api.direct import Direct
 from headrace.api.front import Front, HttpMetrics
 from headrace.api.limits import RateLimiter
 from headrace.api.page import CONTENT_POLICY, docs_page
 from headrace.api.parts import Parts, Specs
+from headrace.api.paths import Plain
 from headrace.api.problems import answers_problems
 from headrace.api.routes import dlq, executions, health, operations, workflows
 from headrace.engine.metrics import Metrics
@@ -63,9 +65,11 @@ def create_app(
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # ours are enough, and asking costs
         middleware=[
             Middleware(Front, metrics=HttpMetrics(registry)),
             Middleware(Guard, callers=callers, limiter=limiter, settings=settings),
+            Middleware(Direct, routes=[route for route in executions.plain.routes if isinstance(route, Plain)]),
         ],
     )
     app.state.registry = registry

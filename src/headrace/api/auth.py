@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import time
+from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -72,6 +73,8 @@ class Callers:
         asked, known = self._any_key or (float("-inf"), False)
         if known or time.monotonic() - asked < FRESH_SECONDS:
             return known
+        if self._any_key is not None:
+            self._any_key = (time.monotonic(), False)  # while one asks, the others go by what was known
         try:
             self._any_key = (time.monotonic(), bool(await self._keys.all()))
         except RecordUnavailable:
@@ -145,7 +148,7 @@ class Guard:
     def _check_origin(self, headers: Headers) -> None:
         """For an open API alone: a browser never adds a key by itself."""
         host, origin = headers.get("host", ""), headers.get("origin")
-        if self._checks_host and not is_loopback(_host_name(host)):  # a foreign name that leads here: DNS rebinding
+        if self._checks_host and not _names_loopback(host):  # a foreign name that leads here: DNS rebinding
             raise Refused("forbidden", "this server is for its own machine: call it localhost or 127.0.0.1")
         if origin is not None and _authority(origin) != host.lower():
             raise Refused("forbidden", "pages of other origins may not use this API")
@@ -160,11 +163,13 @@ def _secret(headers: Headers) -> str | None:
     return secret.strip() if scheme.lower() == "bearer" else ""
 
 
-def _host_name(host: str) -> str:
+@lru_cache(64)
+def _names_loopback(host: str) -> bool:
+    """Of a Host header: with its port."""
     try:
-        return urlsplit(f"//{host}").hostname or ""
+        return is_loopback(urlsplit(f"//{host}").hostname or "")
     except ValueError:
-        return ""
+        return False
 
 
 def _authority(origin: str) -> str:

@@ -7,24 +7,24 @@ What is raised and not expected becomes a 500 that says nothing about the inside
 from __future__ import annotations
 
 import time
+from functools import cache
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
-from starlette.datastructures import MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.api.problems import answer_error
 from headrace.api.site import Site
 
-HEADERS: Final = {
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "no-store",
-}
+HEADERS: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+)
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
@@ -39,12 +39,19 @@ class HttpMetrics:
             ("method", "route"),
             registry=registry,
         )
+        self._labelled = cache(
+            lambda method, route, status: (
+                self.requests.labels(method, route, status),
+                self.seconds.labels(method, route),
+            )
+        )
 
     def count(self, scope: Scope, status: int, seconds: float, *, is_ui: bool) -> None:
         route = getattr(scope.get("route"), "path_format", "ui" if is_ui else "unknown")  # few, whatever is asked for
         method = scope["method"] if scope["method"] in METHODS else "other"
-        self.requests.labels(method, route, status).inc()
-        self.seconds.labels(method, route).observe(seconds)
+        requests, taken = self._labelled(method, route, status)
+        requests.inc()
+        taken.observe(seconds)
 
 
 class Front:
@@ -62,9 +69,8 @@ class Front:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers.setdefault(name, value)
+                given = {name for name, _ in message["headers"]}
+                message["headers"] = [*message["headers"], *(each for each in HEADERS if each[0] not in given)]
                 self._metrics.count(scope, status, time.perf_counter() - begun, is_ui=page is not None)
             await send(message)
 

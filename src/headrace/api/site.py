@@ -44,8 +44,10 @@ class Site:
 
     def answer(self, scope: Scope) -> Response | None:
         """None: this is not about the UI."""
+        if scope["method"] not in ("GET", "HEAD"):
+            return None
         asked = FILE.fullmatch("/index.html" if scope["path"] == "/" else scope["path"])
-        if asked is None or scope["method"] not in ("GET", "HEAD"):
+        if asked is None:
             return None
         path = self._folder / asked[1]
         if path.is_file():

@@ -85,7 +85,7 @@ class Service:
         self.reader = Reader(database, store, settings.max_context_bytes)
         self._inquiry = Inquiry(database, store, settings)
         self._queries = Queries(database)
-        self._asked: dict[tuple[str, int | None], asyncio.Future[str | None]] = {}
+        self._asked: dict[tuple[str, int | None], asyncio.Future[Definition | None]] = {}
         self._running: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -138,11 +138,10 @@ class Service:
         idempotency: Idempotency | None = None,
         traceparent: str | None = None,
     ) -> Submitted:
-        text = await self._definition(name, version)
-        if text is None:
+        definition = await self._definition(name, version)
+        if definition is None:
             told = f"{name}" if version is None else f"{name}, version {version}"
             raise WorkflowNotFound(f"there is no workflow {told}")
-        definition = Definition.from_json(text)
         return await self.start(definition, input_params, actor=actor, idempotency=idempotency, traceparent=traceparent)
 
     async def trigger(
@@ -239,17 +238,18 @@ class Service:
 
     # ---- inside
 
-    async def _definition(self, name: str, version: int | None) -> str | None:
+    async def _definition(self, name: str, version: int | None) -> Definition | None:
         """Those who ask for the same before the query begins share it."""
         key = (name, version)
         if key not in self._asked:
             self._asked[key] = asyncio.ensure_future(self._look_up(key))
         return await asyncio.shield(self._asked[key])
 
-    async def _look_up(self, key: tuple[str, int | None]) -> str | None:
+    async def _look_up(self, key: tuple[str, int | None]) -> Definition | None:
         await asyncio.sleep(0)
         del self._asked[key]  # whoever comes now may have written a newer one
-        return await self._readings.definition(*key)
+        text = await self._readings.definition(*key)
+        return None if text is None else Definition.from_json(text)
 
     async def _restart(self, execution_id: str, asked: Sequence[str]) -> Restart:
         graph = Graph(Definition.from_json((await self.reader.stored(execution_id)).definition))

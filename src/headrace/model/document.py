@@ -159,12 +159,15 @@ def _line_and_column(text: str, at: int) -> Position:
     return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
 
 
+_decode = json.JSONDecoder().raw_decode
+
+
 class _JsonIndex:
     """The places of the members of objects and lists in valid JSON text, found for one of them when it is asked for."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._skip_value = json.JSONDecoder().raw_decode
+        self._skip_value = _decode
         self._known: dict[int, Members] = {}
         self.root = self.skip_space(0)
 

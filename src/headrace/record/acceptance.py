@@ -6,21 +6,29 @@ hears of it afterwards; whatever keeps it from hearing, the reconciler makes goo
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Update, func, insert, select, update
+from sqlalchemy import Connection, Update, bindparam, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 from uuid_utils import uuid7
 
 from headrace.model.definition import Definition
+from headrace.record.bulk import Bulk
 from headrace.record.clock import now_ms
 from headrace.record.database import Database
 from headrace.record.tables import audit, dead_letters, definitions, executions, idempotency_keys, restarts
 
 VERSION_RACES = 100
 ROWS_TOGETHER = 5000
+NEW_EXECUTION = (
+    "id", "definition_id", "workflow", "version", "partition", "status", "run", "epoch", "last_event", "cancelled_run",
+    "input", "created_ms", "traceparent", "nodes", "done", "failed",
+)  # fmt: skip
+SAME_CONTENT = select(definitions.c.id, definitions.c.version).where(
+    definitions.c.name == bindparam("n"), definitions.c.content_hash == bindparam("c")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +51,7 @@ class Submission:
     input_text: str | None = None
     idempotency: Idempotency | None = None
     traceparent: str | None = None
+    created_ms: int = field(default_factory=now_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,28 +89,37 @@ class Restart:
 class Acceptance:
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._new_executions = Bulk(insert(executions), NEW_EXECUTION)
+        self._new_lines = Bulk(insert(audit))
 
-    async def submit(self, submissions: Sequence[Submission]) -> list[Accepted | KeyReused]:
-        """All in one transaction, with few statements: they are accepted when it is committed."""
+    async def submit(
+        self, submissions: Sequence[Submission], epochs: Mapping[str, str] | None = None
+    ) -> list[Accepted | KeyReused]:
+        """All in one transaction, with few statements: they are accepted when it is committed. `epochs`: of those that
+        are reserved in the hot store already, by id; from the commit on nobody else may open them under these."""
+        return await self._database.writing(lambda connection: self._submit(connection, submissions, epochs or {}))
+
+    def _submit(
+        self, connection: Connection, submissions: Sequence[Submission], epochs: Mapping[str, str]
+    ) -> list[Accepted | KeyReused]:
         answers: dict[int, Accepted | KeyReused] = {}
         stored: dict[tuple[str, str], tuple[str, int]] = {}
         ours: dict[tuple[str, str], Submission] = {}
-        async with self._database.write() as connection:
-            for i in sorted(range(len(submissions)), key=lambda i: _lock_order(submissions[i])):
-                wanted, given = submissions[i], submissions[i].idempotency
-                twin = ours.setdefault((given.owner, given.key), wanted) if given else wanted
-                if given and twin is wanted and (earlier := await self._claim_key(connection, wanted, given)):
-                    answers[i] = earlier
-                    del ours[given.owner, given.key]
-                    continue
-                if given and twin.idempotency and twin.idempotency.body_hash != given.body_hash:
-                    answers[i] = KeyReused()
-                    continue
-                content = (twin.definition.name, twin.definition.content_hash)
-                if content not in stored:
-                    stored[content] = await self._definition(connection, twin.definition)
-                answers[i] = Accepted(twin.execution_id, *stored[content], is_new=twin is wanted)
-            await self._insert(connection, [(submissions[i], answer) for i, answer in answers.items()])
+        for i in sorted(range(len(submissions)), key=lambda i: _lock_order(submissions[i])):
+            wanted, given = submissions[i], submissions[i].idempotency
+            twin = ours.setdefault((given.owner, given.key), wanted) if given else wanted
+            if given and twin is wanted and (earlier := self._claim_key(connection, wanted, given)):
+                answers[i] = earlier
+                del ours[given.owner, given.key]
+                continue
+            if given and twin.idempotency and twin.idempotency.body_hash != given.body_hash:
+                answers[i] = KeyReused()
+                continue
+            content = (twin.definition.name, twin.definition.content_hash)
+            if content not in stored:
+                stored[content] = self._definition(connection, twin.definition)
+            answers[i] = Accepted(twin.execution_id, *stored[content], is_new=twin is wanted)
+        self._insert(connection, [(submissions[i], answer) for i, answer in answers.items()], epochs)
         return [answers[i] for i in range(len(submissions))]
 
     async def trigger(
@@ -182,8 +200,11 @@ class Acceptance:
             await connection.execute(insert(audit), [audit_line(actor, action, execution_id, detail)])
             return Now(after.status, after.run, done=True)
 
-    async def _insert(
-        self, connection: AsyncConnection, answered: Sequence[tuple[Submission, Accepted | KeyReused]]
+    def _insert(
+        self,
+        connection: Connection,
+        answered: Sequence[tuple[Submission, Accepted | KeyReused]],
+        epochs: Mapping[str, str],
     ) -> None:
         new = [(one, answer) for one, answer in answered if isinstance(answer, Accepted) and answer.is_new]
         if not new:
@@ -197,11 +218,11 @@ class Acceptance:
                 "partition": wanted.partition,
                 "status": "PENDING" if wanted.input_text is None else "RUNNING",
                 "run": 0 if wanted.input_text is None else 1,
-                "epoch": "",
+                "epoch": epochs.get(wanted.execution_id, ""),
                 "last_event": "",
                 "cancelled_run": 0,
                 "input": wanted.input_text,
-                "created_ms": now_ms(),
+                "created_ms": wanted.created_ms,
                 "traceparent": wanted.traceparent,
                 "nodes": len(wanted.definition.nodes),
                 "done": 0,
@@ -209,16 +230,14 @@ class Acceptance:
             }
             for wanted, accepted in new
         ]
-        await connection.execute(insert(executions), rows)
+        self._new_executions.execute(connection, rows)
         trail = [
             audit_line(wanted.actor, "submit" if wanted.input_text is None else "start", wanted.execution_id)
             for wanted, _ in new
         ]
-        await connection.execute(insert(audit), trail)
+        self._new_lines.execute(connection, trail)
 
-    async def _claim_key(
-        self, connection: AsyncConnection, wanted: Submission, given: Idempotency
-    ) -> Accepted | KeyReused | None:
+    def _claim_key(self, connection: Connection, wanted: Submission, given: Idempotency) -> Accepted | KeyReused | None:
         """None: the key is new, and ours now. A transaction that has the same key is waited for."""
         row = {
             "owner": given.owner,
@@ -231,37 +250,34 @@ class Acceptance:
         found = None
         while found is None:  # again only if the key was there and expired meanwhile
             claim = self._database.insert(idempotency_keys).values(row).on_conflict_do_nothing()
-            if (await connection.execute(claim)).rowcount:
+            if connection.execute(claim).rowcount:
                 return None
-            found = (
-                await connection.execute(
-                    select(known.body_hash, executions.c.id, executions.c.definition_id, executions.c.version)
-                    .join(executions, executions.c.id == known.execution_id)
-                    .where(known.owner == given.owner, known.key == given.key)
-                )
+            found = connection.execute(
+                select(known.body_hash, executions.c.id, executions.c.definition_id, executions.c.version)
+                .join(executions, executions.c.id == known.execution_id)
+                .where(known.owner == given.owner, known.key == given.key)
             ).one_or_none()
         if found.body_hash != given.body_hash:
             return KeyReused()
         return Accepted(found.id, found.definition_id, found.version, is_new=False)
 
-    async def _definition(self, connection: AsyncConnection, definition: Definition) -> tuple[str, int]:
+    def _definition(self, connection: Connection, definition: Definition) -> tuple[str, int]:
         """Its id and version: those of the same content, or the next."""
         table, name = definitions.c, definition.name
-        same = select(table.id, table.version).where(table.name == name, table.content_hash == definition.content_hash)
         newest = select(func.coalesce(func.max(table.version), 0)).where(table.name == name)
         for _ in range(VERSION_RACES):
-            found = (await connection.execute(same)).one_or_none()
+            found = connection.execute(SAME_CONTENT, {"n": name, "c": definition.content_hash}).one_or_none()
             if found is not None:
                 return found.id, found.version
             row = {
                 "id": str(uuid7()),
                 "name": name,
-                "version": (await connection.execute(newest)).scalar_one() + 1,
+                "version": connection.execute(newest).scalar_one() + 1,
                 "content_hash": definition.content_hash,
                 "body": definition.to_json(),
                 "created_ms": now_ms(),
             }
-            await connection.execute(self._database.insert(definitions).values(row).on_conflict_do_nothing())
+            connection.execute(self._database.insert(definitions).values(row).on_conflict_do_nothing())
         raise RuntimeError(f"the versions of {name} change too fast")
 
 

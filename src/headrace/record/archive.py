@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from sqlalchemy import Text, bindparam, case, exc, func, insert, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, Text, bindparam, case, exc, func, insert, select, update
+from sqlalchemy.sql.dml import UpdateBase
 from uuid_utils import uuid7
 
 from headrace.errors import BadValue
 from headrace.model.messages import Change, Event, Failure
 from headrace.model.state import TERMINAL_EXECUTIONS, ExecutionState, NodeState
+from headrace.record.bulk import Bulk
 from headrace.record.clock import now_ms
 from headrace.record.database import Database
 from headrace.record.tables import attempts, dead_letters, executions, partitions, set_aside
@@ -82,11 +83,15 @@ class Archive:
         """`letters`: which final failures become dead letters, as DLQ_POLICY says."""
         self._database = database
         self._letters = letters
+        self._attempts = Bulk(_upsert(database.insert(attempts)))
+        self._executions = Bulk(UPDATE_EXECUTION)
+        cursors = database.insert(partitions)
+        newer = {"cursor": cursors.excluded.cursor}
+        self._cursors = Bulk(cursors.on_conflict_do_update(index_elements=["number"], set_=newer))
 
     async def cursor(self, partition: int) -> str:
-        async with self._database.read() as connection:
-            found = await connection.execute(select(partitions.c.cursor).where(partitions.c.number == partition))
-            return str(found.scalar_one_or_none() or "0-0")
+        found = await self._database.reading(lambda from_: from_.execute(CURSOR, {"p": partition}).scalar_one_or_none())
+        return str(found or "0-0")
 
     async def apply(self, partition: int, count: int, entries: Sequence[Entry]) -> Applied:
         """A batch; if an event in it is refused, by halves, and what is refused alone is set aside."""
@@ -117,79 +122,82 @@ class Archive:
         refused: str | None = None,
     ) -> Applied:
         """`refused`: the one entry's rows cannot be written. It is set aside, and its execution goes on behind it."""
+        return await self._database.writing(lambda to: self._write_down(to, partition, entries, cursor, refused))
+
+    def _write_down(
+        self,
+        connection: Connection,
+        partition: int,
+        entries: Sequence[Entry],
+        cursor: tuple[int, str] | None,
+        refused: str | None,
+    ) -> Applied:
         done = Applied()
         rows: dict[tuple[str, int, str, int], dict[str, Any]] = {}
         letters: list[dict[str, Any]] = []
-        async with self._database.write() as connection:
-            held = await self._held(connection, {event.execution_id for _, event in entries})
-            for entry_id, event in entries:
-                x = held.get(event.execution_id)
-                if x is None or event.epoch != x.epoch or event.previous != x.last:
-                    done.passed_over += 1
-                    continue
-                done.applied += 1
-                done.events.append(event)
-                if refused is None:
-                    letters += [one for one in _collect(rows, event, x) if self._is_kept(one)]
-                    _move(x, entry_id, event)
-                else:
-                    done.set_aside += 1
-                    await _put_aside(connection, partition, entry_id, event, refused)
-                    _move(x, entry_id, _bare(event))
-                if x.status in TERMINAL_NAMES:
-                    done.ended.append(Ended(event.execution_id, x.epoch, entry_id))
-            await self._write(connection, held, list(rows.values()), letters)
-            if cursor is not None:
-                await self._advance_cursor(connection, partition, *cursor)
+        held = self._held(connection, {event.execution_id for _, event in entries})
+        for entry_id, event in entries:
+            x = held.get(event.execution_id)
+            if x is None or event.epoch != x.epoch or event.previous != x.last:
+                done.passed_over += 1
+                continue
+            done.applied += 1
+            done.events.append(event)
+            if refused is None:
+                letters += [one for one in _collect(rows, event, x) if self._is_kept(one)]
+                _move(x, entry_id, event)
+            else:
+                done.set_aside += 1
+                _put_aside(connection, partition, entry_id, event, refused)
+                _move(x, entry_id, _bare(event))
+            if x.status in TERMINAL_NAMES:
+                done.ended.append(Ended(event.execution_id, x.epoch, entry_id))
+        self._write(connection, held, list(rows.values()), letters)
+        if cursor is not None:
+            self._advance_cursor(connection, partition, *cursor)
         return done
 
     def _is_kept(self, letter: dict[str, Any]) -> bool:
         return self._letters == "all" or not _is_retryable(letter["error"])
 
-    async def _held(self, connection: AsyncConnection, ids: Iterable[str]) -> dict[str, _Held]:
-        table, found, wanted = executions.c, {}, sorted(ids)
+    def _held(self, connection: Connection, ids: Iterable[str]) -> dict[str, _Held]:
+        found, wanted = {}, sorted(ids)
         for start in range(0, len(wanted), IDS_TOGETHER):
-            query = (
-                select(
-                    table.id, table.run, table.epoch, table.last_event, table.workflow, table.status, table.done,
-                    table.failed, table.error.is_not(None).label("has_error"),
-                )
-                .where(table.id.in_(wanted[start : start + IDS_TOGETHER]))
-                .order_by(table.id)  # always the same order of locks
-                .with_for_update()
-            )  # fmt: skip
-            for name, *values in await connection.execute(query):
+            for name, *values in connection.execute(HELD, {"ids": wanted[start : start + IDS_TOGETHER]}):
                 found[name] = _Held(*values)
         return found
 
-    async def _write(
+    def _write(
         self,
-        connection: AsyncConnection,
+        connection: Connection,
         held: Mapping[str, _Held],
         rows: Sequence[dict[str, Any]],
         letters: Sequence[dict[str, Any]],
     ) -> None:
         if rows:
-            statement = self._database.insert(attempts)
-            newer = {name: statement.excluded[name] for name in VALUES}
-            kept = {name: func.coalesce(newer[name], attempts.c[name]) for name in VALUES if name != "state"}
-            upsert = statement.on_conflict_do_update(index_elements=list(KEY), set_={"state": newer["state"], **kept})
-            await connection.execute(upsert, rows)
+            self._attempts.execute(connection, rows)
         if letters:
-            statement = self._database.insert(dead_letters)
-            await connection.execute(statement.on_conflict_do_nothing(), letters)
+            connection.execute(self._database.insert(dead_letters).on_conflict_do_nothing(), letters)
         changed = [
             {"x": name, "l": x.last, "s": x.status, "d": x.done, "f": x.failed} | {key: x.news.get(key) for key in NEWS}
             for name, x in held.items()
             if x.changed
         ]
         if changed:
-            await connection.execute(UPDATE_EXECUTION, changed)
+            self._executions.execute(connection, changed)
 
-    async def _advance_cursor(self, connection: AsyncConnection, partition: int, count: int, cursor: str) -> None:
-        row = {"number": partition, "count": count, "cursor": cursor}
-        statement = self._database.insert(partitions).values(row)
-        await connection.execute(statement.on_conflict_do_update(index_elements=["number"], set_={"cursor": cursor}))
+    def _advance_cursor(self, connection: Connection, partition: int, count: int, cursor: str) -> None:
+        self._cursors.execute(connection, [{"number": partition, "count": count, "cursor": cursor}])
+
+
+def _upsert(statement: Any) -> UpdateBase:
+    """An attempt as far as it is known now: what is new replaces what is known."""
+    newer = {name: statement.excluded[name] for name in VALUES}
+    kept = {name: func.coalesce(newer[name], attempts.c[name]) for name in VALUES if name != "state"}
+    upsert: UpdateBase = statement.on_conflict_do_update(
+        index_elements=list(KEY), set_={"state": newer["state"], **kept}
+    )
+    return upsert
 
 
 TERMINAL_NAMES = frozenset(state.name for state in TERMINAL_EXECUTIONS)
@@ -197,7 +205,29 @@ KNOWN_STATES = frozenset(ExecutionState)
 UNREADABLE = msgspec.json.encode(Failure("error", "The error could not be stored: see the events set aside.")).decode()
 DONE = frozenset((NodeState.COMPLETED, NodeState.SKIPPED))
 NEWS = ("started_ms", "finished_ms", "error", "error_node")
+COLUMNS = {
+    NodeState.QUEUED: ("queued_ms", ""),
+    NodeState.RUNNING: ("started_ms", "worker"),
+    NodeState.COMPLETED: ("finished_ms", "output"),
+    NodeState.RETRYING: ("finished_ms", "error"),
+    NodeState.FAILED: ("finished_ms", "error"),
+    NodeState.SKIPPED: ("finished_ms", "reason"),
+}
+# By the state as events have it: its name, and where its time and its detail belong.
+WRITTEN = {state.value: (state.name, *COLUMNS.get(state, ("", ""))) for state in NodeState}
 
+
+# Statements that every batch needs are built once: to build one takes as long as to execute it.
+CURSOR = select(partitions.c.cursor).where(partitions.c.number == bindparam("p"))
+HELD = (
+    select(
+        executions.c.id, executions.c.run, executions.c.epoch, executions.c.last_event, executions.c.workflow,
+        executions.c.status, executions.c.done, executions.c.failed, executions.c.error.is_not(None).label("has_error"),
+    )
+    .where(executions.c.id.in_(bindparam("ids", expanding=True)))
+    .order_by(executions.c.id)  # always the same order of locks
+    .with_for_update()
+)  # fmt: skip
 
 # What is new replaces what is known, except the start: an execution that is opened again after a loss began when it
 # began. The next run has a start of its own. An error comes with its node, or without one.
@@ -269,22 +299,15 @@ def _collect(rows: dict[tuple[str, int, str, int], dict[str, Any]], event: Event
 
 
 def _apply_change(row: dict[str, Any], change: Change, at_ms: int) -> None:
-    row["state"] = NodeState(change.state).name
-    match NodeState(change.state):
-        case NodeState.QUEUED:
-            row["queued_ms"] = at_ms
-        case NodeState.RUNNING:
-            row["started_ms"], row["worker"] = at_ms, change.detail
-        case NodeState.COMPLETED:
-            row["finished_ms"], row["output"] = at_ms, change.detail
-        case NodeState.RETRYING:
-            row["finished_ms"], row["error"], row["due_ms"] = at_ms, change.detail, change.due_ms
-        case NodeState.FAILED:
-            row["finished_ms"], row["error"] = at_ms, change.detail
-        case NodeState.SKIPPED:
-            row["finished_ms"], row["reason"] = at_ms, change.detail
-        case _:
-            pass
+    if change.state not in WRITTEN:
+        raise ValueError(f"{change.state!r} is not a state of a node")
+    row["state"], when, detail = WRITTEN[change.state]
+    if when:
+        row[when] = at_ms
+    if detail:
+        row[detail] = change.detail
+    if change.state == NodeState.RETRYING:
+        row["due_ms"] = change.due_ms
 
 
 def _letter(event: Event, change: Change, x: _Held) -> dict[str, Any]:
@@ -318,7 +341,7 @@ def _cause(failure: str) -> str:
         return "error"
 
 
-async def _put_aside(connection: AsyncConnection, partition: int, entry_id: str, event: Event, reason: str) -> None:
+def _put_aside(connection: Connection, partition: int, entry_id: str, event: Event, reason: str) -> None:
     row = {
         "id": str(uuid7()),
         "partition": partition,
@@ -327,4 +350,4 @@ async def _put_aside(connection: AsyncConnection, partition: int, entry_id: str,
         "body": ascii(event)[:100_000],
         "at_ms": now_ms(),
     }
-    await connection.execute(insert(set_aside), [row])
+    connection.execute(insert(set_aside), [row])

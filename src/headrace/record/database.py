@@ -2,15 +2,20 @@
 
 SQLite runs in WAL mode and takes its write lock at the beginning of a transaction, so that what was read in it cannot
 have changed when it is written; PostgreSQL locks the rows that are read `for update`. Both commit durably.
+
+What is done most is given as a function, to `reading` and `writing`: of SQLite it is one visit to a thread, where each
+step of a transaction that is led from the event loop would be one.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
-from sqlalchemy import event, exc, make_url
+from sqlalchemy import Connection, Engine, create_engine, event, exc, make_url
 from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
@@ -26,6 +31,8 @@ CONNECT_SECONDS = 5
 # no resources, locked, shutdown, I/O, and a table or column that a migration has not made yet.
 AWAY = ("08", "25006", "28", "3D", "40", "53", "55", "57", "58", "42P01", "42703")
 BAD_VALUE = ("22", "54")
+
+Result = TypeVar("Result")
 
 
 def async_url(url: str) -> URL:
@@ -54,9 +61,26 @@ class Database:
             parsed, pool_size=pool_size, max_overflow=pool_size, pool_pre_ping=not self.is_sqlite,
             connect_args=connect_args,
         )  # fmt: skip
+        self._beside: _Beside | None = None
         if self.is_sqlite:
-            event.listen(self._engine.sync_engine, "connect", _prepare_sqlite)
-            event.listen(self._engine.sync_engine, "begin", _begin_sqlite)
+            _prepare(self._engine.sync_engine)
+            direct = create_engine(
+                parsed.set(drivername="sqlite+pysqlite"), pool_size=pool_size, connect_args=connect_args
+            )
+            self._beside = _Beside(_prepare(direct), ThreadPoolExecutor(pool_size, "sqlite"))
+
+    async def writing(self, work: Callable[[Connection], Result]) -> Result:
+        """All that `work` does is one transaction; it is durable when this ends without an error."""
+        if self._beside is not None:
+            return await self._beside.run(work, writes=True)
+        async with self.write() as connection:
+            return await connection.run_sync(work)
+
+    async def reading(self, work: Callable[[Connection], Result]) -> Result:
+        if self._beside is not None:
+            return await self._beside.run(work, writes=False)
+        async with self.read() as connection:
+            return await connection.run_sync(work)
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:
@@ -87,6 +111,29 @@ class Database:
 
     async def aclose(self) -> None:
         await self._engine.dispose()
+        if self._beside is not None:
+            await self._beside.aclose()
+
+
+class _Beside:
+    """SQLite in threads. Whoever is cancelled no longer waits; what it began is done to its end all the same."""
+
+    def __init__(self, engine: Engine, threads: ThreadPoolExecutor) -> None:
+        self._engine, self._threads = engine, threads
+
+    async def run(self, work: Callable[[Connection], Result], *, writes: bool) -> Result:
+        with _told_when_away():
+            return await asyncio.get_running_loop().run_in_executor(self._threads, self._do, work, writes)
+
+    def _do(self, work: Callable[[Connection], Result], writes: bool) -> Result:
+        with self._engine.connect() as connection:
+            connection.execution_options(headrace_write=writes)
+            with connection.begin():
+                return work(connection)
+
+    async def aclose(self) -> None:
+        await asyncio.to_thread(self._threads.shutdown)
+        self._engine.dispose()
 
 
 def _insert(is_sqlite: bool) -> Any:
@@ -98,6 +145,12 @@ def _insert(is_sqlite: bool) -> Any:
     from sqlalchemy.dialects import postgresql
 
     return postgresql.insert
+
+
+def _prepare(engine: Engine) -> Engine:
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
 
 
 def _prepare_sqlite(connection: Any, _: Any) -> None:

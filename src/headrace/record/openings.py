@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
-from sqlalchemy import Row, Select, Update, bindparam, func, select, update
+from sqlalchemy import Connection, Row, Select, Update, bindparam, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headrace.model.state import NodeState
@@ -86,12 +86,15 @@ class Openings:
 
     async def wanted(self, ids: Sequence[str]) -> list[Wanted]:
         """Of these, those that should be running."""
-        found: list[Wanted] = []
-        async with self._database.read() as connection:
+
+        def read(connection: Connection) -> list[Wanted]:
+            found: list[Wanted] = []
             for some in _slices(ids):
                 query = _wanted().where(executions.c.status == "RUNNING", executions.c.id.in_(some))
-                found += [_as_wanted(row) for row in await connection.execute(query)]
-        return found
+                found += [_as_wanted(row) for row in connection.execute(query)]
+            return found
+
+        return await self._database.reading(read)
 
     async def standing(self, ids: Sequence[str]) -> dict[str, Standing]:
         found: dict[str, Standing] = {}
@@ -116,27 +119,7 @@ class Openings:
         """Sets the epochs of those that are still as they were; gives their inputs, by id. Their events begin anew.
 
         Of a next run it is counted now what is done already: from now on nothing of an earlier one is archived."""
-        taken: dict[str, str] = {}
-        table = executions.c
-        async with self._database.write() as connection:
-            for some in _slices(changes):
-                before = {one.execution_id: (one.run, one.epoch) for one, _ in some}
-                query = (
-                    select(table.id, table.run, table.epoch, table.input, table.done)
-                    .where(table.status == "RUNNING", table.id.in_(before))
-                    .order_by(table.id)  # always the same order of locks
-                    .with_for_update()
-                )
-                ours = [row for row in await connection.execute(query) if (row.run, row.epoch) == before[row.id]]
-                unchanged = {row.id: row.input for row in ours}
-                rows = [{"x": one.execution_id, "e": epoch} for one, epoch in some if one.execution_id in unchanged]
-                if rows:
-                    statement = update(executions).where(table.id == bindparam("x"))
-                    await connection.execute(statement.values(epoch=bindparam("e"), last_event=""), rows)
-                if uncounted := [row.id for row in ours if row.done is None]:
-                    await connection.execute(_counted().where(table.id.in_(uncounted)))
-                taken |= unchanged
-        return taken
+        return await self._database.writing(lambda connection: _take(connection, changes))
 
     async def histories(self, wanted: Mapping[str, int]) -> AsyncGenerator[tuple[str, dict[str, NodeHistory]], None]:
         """Of each execution what is known of its nodes, one after the other, so that their outputs need not all be held
@@ -151,6 +134,29 @@ class Openings:
                         yield execution_id, _history(rows, wanted[execution_id])
                 for execution_id in unknown:
                     yield execution_id, {}
+
+
+def _take(connection: Connection, changes: Sequence[tuple[Wanted, str]]) -> dict[str, str]:
+    taken: dict[str, str] = {}
+    table = executions.c
+    for some in _slices(changes):
+        before = {one.execution_id: (one.run, one.epoch) for one, _ in some}
+        query = (
+            select(table.id, table.run, table.epoch, table.input, table.done)
+            .where(table.status == "RUNNING", table.id.in_(before))
+            .order_by(table.id)  # always the same order of locks
+            .with_for_update()
+        )
+        ours = [row for row in connection.execute(query) if (row.run, row.epoch) == before[row.id]]
+        unchanged = {row.id: row.input for row in ours}
+        rows = [{"x": one.execution_id, "e": epoch} for one, epoch in some if one.execution_id in unchanged]
+        if rows:
+            statement = update(executions).where(table.id == bindparam("x"))
+            connection.execute(statement.values(epoch=bindparam("e"), last_event=""), rows)
+        if uncounted := [row.id for row in ours if row.done is None]:
+            connection.execute(_counted().where(table.id.in_(uncounted)))
+        taken |= unchanged
+    return taken
 
 
 async def _by_execution(

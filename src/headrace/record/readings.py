@@ -6,7 +6,19 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import msgspec
-from sqlalchemy import BigInteger, ColumnElement, Row, and_, exists, func, literal, select, tuple_
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Row,
+    and_,
+    bindparam,
+    exists,
+    func,
+    literal,
+    select,
+    tuple_,
+)
 
 from headrace.errors import BadValue
 from headrace.record.completions import ATTEMPTS, STANDS
@@ -67,6 +79,11 @@ class Begun(msgspec.Struct, frozen=True):
     begun_ms: int | None
 
 
+# Built once: with every start by name one of them is asked for.
+_VERSIONS = select(definitions.c.body).where(definitions.c.name == bindparam("n"))
+THAT_VERSION = _VERSIONS.where(definitions.c.version == bindparam("v"))
+NEWEST_VERSION = _VERSIONS.order_by(definitions.c.version.desc()).limit(1)
+
 ATTEMPT = [attempts.c[name] for name in Attempt.__struct_fields__]
 QUEUED_MS = func.coalesce(attempts.c.queued_ms, attempts.c.started_ms, attempts.c.finished_ms, 0)
 
@@ -100,12 +117,13 @@ class Readings:
 
     async def definition(self, name: str, version: int | None) -> str | None:
         """The newest one, if no version is given."""
-        table = definitions.c
-        query = select(table.body).where(table.name == name)
-        query = query.where(table.version == version) if version else query.order_by(table.version.desc()).limit(1)
-        async with self._database.read() as connection:
-            body: str | None = (await connection.execute(query)).scalar_one_or_none()
+
+        def read(connection: Connection) -> str | None:
+            query = THAT_VERSION if version else NEWEST_VERSION
+            body: str | None = connection.execute(query, {"n": name, "v": version}).scalar_one_or_none()
             return body
+
+        return await self._database.reading(read)
 
     async def latest_attempts(self, execution_id: str, run: int) -> dict[str, Attempt]:
         """Of each node the last attempt in this run, or its completion in an earlier one, if that stands."""

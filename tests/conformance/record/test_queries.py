@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from sqlalchemy import event, text
+from sqlalchemy import Engine, event, text
 
 from headrace.errors import BadValue
 from headrace.model.messages import Change
@@ -360,17 +360,16 @@ async def fill(database: Database) -> str:
 
 
 @contextmanager
-def statements(database: Database) -> Iterator[list[tuple[str, Any]]]:
+def statements() -> Iterator[list[tuple[str, Any]]]:
     seen: list[tuple[str, Any]] = []
-    engine = database._engine.sync_engine
 
     def note(_: Any, __: Any, statement: str, parameters: Any, *rest: Any) -> None:
         if statement.startswith(("SELECT", "DELETE", "UPDATE")):
             seen.append((statement, parameters))
 
-    event.listen(engine, "before_cursor_execute", note)
+    event.listen(Engine, "before_cursor_execute", note)
     yield seen
-    event.remove(engine, "before_cursor_execute", note)
+    event.remove(Engine, "before_cursor_execute", note)
 
 
 async def plan(database: Database, statement: str, parameters: Any) -> str:
@@ -414,7 +413,7 @@ async def test_every_list_goes_by_an_index(database: Database, monkeypatch: pyte
         "to open": lambda: openings.running(0, 1, middle),
     }
     for name, ask in asked.items():
-        with statements(database) as seen:
+        with statements() as seen:
             await ask()
         assert seen
         for statement, parameters in seen:
