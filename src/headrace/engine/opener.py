@@ -3,8 +3,7 @@
     reserve (hot) -> take the epoch (SQL, compare-and-set) -> open (hot)
 
 Any number of openers is safe: only one of them gets the epoch, and what it reserved expires if it dies before it opens.
-A new execution is reserved before it is in SQL: it comes there with its epoch, which is the second step. What does not
-succeed now is found again by the reconciler.
+What does not succeed now is found again by the reconciler.
 """
 
 from __future__ import annotations
@@ -42,15 +41,6 @@ class Opening:
     behind: Execution | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """A new execution that is reserved, and in SQL with the epoch of the reservation: what is left is to open it."""
-
-    wanted: Wanted
-    epoch: str
-    input_text: str
-
-
 class Opener:
     def __init__(self, store: HotStore, openings: Openings, settings: Settings) -> None:
         self._store = store
@@ -63,32 +53,6 @@ class Opener:
     async def open(self, ids: Sequence[str]) -> int:
         """Those of these that should be running and are not. How many were opened."""
         return await self.open_wanted([Opening(one) for one in await self._openings.wanted(ids)])
-
-    async def reserve_new(self, ids: Sequence[str]) -> dict[str, str]:
-        """The epochs of executions that nobody else knows of yet, by id."""
-        epochs: dict[str, str] = {}
-        by_partition: dict[int, list[Reservation]] = {}
-        for execution_id in ids:
-            one = Reservation(execution_id, secrets.token_urlsafe(9), "", "", 1, again=False)
-            by_partition.setdefault(self._store.partition_of(execution_id), []).append(one)
-        ttl = self._settings.hot_ttl_seconds
-        for partition, new in by_partition.items():
-            answers = await self._store.reserve(partition, new, definition_ttl_seconds=ttl)
-            pairs = zip(new, answers, strict=True)
-            epochs |= {one.execution_id: one.token for one, answer in pairs if answer == "reserved"}
-        return epochs
-
-    async def open_begun(self, begun: Sequence[Begun]) -> None:
-        by_partition: dict[int, list[Begun]] = {}
-        for one in begun:
-            by_partition.setdefault(self._store.partition_of(one.wanted.execution_id), []).append(one)
-        for partition, there in by_partition.items():
-            for start in range(0, len(there), TOGETHER):
-                some = there[start : start + TOGETHER]
-                plans = await self._loaded({one.wanted.definition_id for one in some})
-                ours = {one.wanted.execution_id: (one.wanted, one.epoch) for one in some}
-                inputs = {one.wanted.execution_id: one.input_text for one in some}
-                await self._open_ours(partition, ours, plans, inputs)
 
     async def open_wanted(self, openings: Sequence[Opening]) -> int:
         opened = 0
@@ -111,25 +75,13 @@ class Opener:
         inputs = await self._openings.take([(one.wanted, token) for one, token in reserved])
         ours = {one.wanted.execution_id: (one.wanted, token) for one, token in reserved}
         ours = {execution_id: ours[execution_id] for execution_id in inputs}
-        await self._open_ours(partition, ours, plans, inputs, again=again)
-        return len(ours)
-
-    async def _open_ours(
-        self,
-        partition: int,
-        ours: Mapping[str, tuple[Wanted, str]],
-        plans: Mapping[str, LoadedPlan],
-        inputs: Mapping[str, str],
-        *,
-        again: bool = False,
-    ) -> None:
-        """What is reserved, and in SQL with this epoch."""
         gone = await self._fill(partition, ours, plans, inputs)
         if gone and again:
             log.warning("openings were lost: the reconciler will see to them", count=len(gone))
         elif gone:  # the store was wiped meanwhile. It goes on under a new epoch, unless another opener has it by now
             lost = [replace(wanted, epoch=token, last_event="") for wanted, token in map(ours.__getitem__, gone)]
             await self._open(partition, [Opening(one) for one in lost], plans, again=True)
+        return len(ours)
 
     async def _fill(
         self,

@@ -15,7 +15,8 @@ from sqlalchemy.sql.dml import UpdateBase
 
 
 class Bulk:
-    """`columns`: those that each row gives, for a statement that does not name them itself."""
+    """Each row gives all values. `columns`: which these are, where the statement does not name them itself and they are
+    not all of the table."""
 
     def __init__(self, statement: UpdateBase, columns: Sequence[str] | None = None) -> None:
         self._statement, self._columns = statement, columns

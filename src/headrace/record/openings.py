@@ -17,6 +17,7 @@ from sqlalchemy import Connection, Row, Select, Update, bindparam, func, select,
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from headrace.model.state import NodeState
+from headrace.record.bulk import Bulk
 from headrace.record.completions import ATTEMPTS, STANDS
 from headrace.record.database import Database
 from headrace.record.tables import attempts, definitions, executions
@@ -71,6 +72,7 @@ class NodeHistory:
 class Openings:
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._take = Bulk(TAKE)
 
     async def running(self, partition: int, count: int, after: str = "", most: int = 1000) -> list[Wanted]:
         """By id, from behind `after` on. Those that were accepted with more partitions belong to somebody too."""
@@ -90,8 +92,7 @@ class Openings:
         def read(connection: Connection) -> list[Wanted]:
             found: list[Wanted] = []
             for some in _slices(ids):
-                query = _wanted().where(executions.c.status == "RUNNING", executions.c.id.in_(some))
-                found += [_as_wanted(row) for row in connection.execute(query)]
+                found += [_as_wanted(row) for row in connection.execute(WANTED, {"ids": some})]
             return found
 
         return await self._database.reading(read)
@@ -119,7 +120,7 @@ class Openings:
         """Sets the epochs of those that are still as they were; gives their inputs, by id. Their events begin anew.
 
         Of a next run it is counted now what is done already: from now on nothing of an earlier one is archived."""
-        return await self._database.writing(lambda connection: _take(connection, changes))
+        return await self._database.writing(lambda connection: _take(connection, self._take, changes))
 
     async def histories(self, wanted: Mapping[str, int]) -> AsyncGenerator[tuple[str, dict[str, NodeHistory]], None]:
         """Of each execution what is known of its nodes, one after the other, so that their outputs need not all be held
@@ -136,25 +137,18 @@ class Openings:
                     yield execution_id, {}
 
 
-def _take(connection: Connection, changes: Sequence[tuple[Wanted, str]]) -> dict[str, str]:
+def _take(connection: Connection, take: Bulk, changes: Sequence[tuple[Wanted, str]]) -> dict[str, str]:
     taken: dict[str, str] = {}
-    table = executions.c
     for some in _slices(changes):
         before = {one.execution_id: (one.run, one.epoch) for one, _ in some}
-        query = (
-            select(table.id, table.run, table.epoch, table.input, table.done)
-            .where(table.status == "RUNNING", table.id.in_(before))
-            .order_by(table.id)  # always the same order of locks
-            .with_for_update()
-        )
-        ours = [row for row in connection.execute(query) if (row.run, row.epoch) == before[row.id]]
+        found = connection.execute(TO_TAKE, {"ids": list(before)})
+        ours = [row for row in found if (row.run, row.epoch) == before[row.id]]
         unchanged = {row.id: row.input for row in ours}
-        rows = [{"x": one.execution_id, "e": epoch} for one, epoch in some if one.execution_id in unchanged]
+        rows = [{"x": one.execution_id, "e": epoch, "l": ""} for one, epoch in some if one.execution_id in unchanged]
         if rows:
-            statement = update(executions).where(table.id == bindparam("x"))
-            connection.execute(statement.values(epoch=bindparam("e"), last_event=""), rows)
+            take.execute(connection, rows)
         if uncounted := [row.id for row in ours if row.done is None]:
-            connection.execute(_counted().where(table.id.in_(uncounted)))
+            connection.execute(_counted().where(executions.c.id.in_(uncounted)))
         taken |= unchanged
     return taken
 
@@ -231,6 +225,19 @@ def _wanted() -> Select[Any]:
         table.id, table.run, table.epoch, table.last_event, table.cancelled_run, table.definition_id,
         table.created_ms, table.started_ms, table.traceparent,
     )  # fmt: skip
+
+
+# Built once: every batch that is opened needs them.
+WANTED = _wanted().where(executions.c.status == "RUNNING", executions.c.id.in_(bindparam("ids", expanding=True)))
+TO_TAKE = (
+    select(executions.c.id, executions.c.run, executions.c.epoch, executions.c.input, executions.c.done)
+    .where(executions.c.status == "RUNNING", executions.c.id.in_(bindparam("ids", expanding=True)))
+    .order_by(executions.c.id)  # always the same order of locks
+    .with_for_update()
+)
+TAKE = (
+    update(executions).where(executions.c.id == bindparam("x")).values(epoch=bindparam("e"), last_event=bindparam("l"))
+)
 
 
 def _as_wanted(row: Row[Any]) -> Wanted:
