@@ -17,9 +17,9 @@ import headrace
 from bench import floor
 from headrace.embedded import EmbeddedValkey
 from headrace.engine.engine import Engine
+from headrace.hot import codec
 from headrace.hot.store import HotStore
 from headrace.model.definition import Definition
-from headrace.model.messages import Event
 from headrace.model.state import TERMINAL_EXECUTIONS, ExecutionState
 from headrace.settings import Settings
 
@@ -81,25 +81,29 @@ class Cluster:
         after = "0-0"
         while True:
             await asyncio.sleep(self.look_seconds)
-            events = await self.store.read_events(0, after, 500, block=not self.look_seconds)
-            for event_id, event in events:
-                after = event_id
-                if event.status in TERMINAL_EXECUTIONS:
-                    self._take_end(event_id, event)
+            entries = await self.store._read("events", 0, after, 500, block=not self.look_seconds)
+            for entry_id, (_, text) in entries:
+                after = entry_id.decode()
+                self._take_ends(after, text.decode())
             if len(self._gone) >= FORGET_TOGETHER or not self._awaited:
                 gone, self._gone = self._gone, []
                 await self.forget(gone)
-            if events:
+            if entries:
                 await self.store.trim_events(0, after)
 
-    def _take_end(self, event_id: str, event: Event) -> None:
-        if event.status != ExecutionState.COMPLETED:
-            raise RuntimeError(f"execution {event.execution_id} ended as {event.status}: {event.error}")
-        ended = (event.execution_id, event.epoch, event_id)
-        if event.execution_id in self._awaited:
-            self._end(ended)
-        else:
-            self._unclaimed[event.execution_id] = ended
+    def _take_ends(self, event_id: str, text: str) -> None:
+        """Of an event, of which nobody here needs more than that."""
+        for section in text.split(codec.BETWEEN_SECTIONS):
+            execution_id, epoch, _, _, _, _, status, error = section.partition(codec.BETWEEN_PARTS)[0].split("|", 7)
+            if status not in TERMINAL_EXECUTIONS:
+                continue
+            if status != ExecutionState.COMPLETED:
+                raise RuntimeError(f"execution {execution_id} ended as {status}: {error}")
+            ended = (execution_id, epoch, event_id)
+            if execution_id in self._awaited:
+                self._end(ended)
+            else:
+                self._unclaimed[execution_id] = ended
 
     def _end(self, ended: Ended) -> None:
         awaited = self._awaited.pop(ended[0])

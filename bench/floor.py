@@ -22,7 +22,7 @@ UNDER_WAY = 1000
 TASKS, RESULTS, GROUP = "floor:tasks", "floor:results", "g"
 
 _TOKEN = f"{uuid7()}|{token_urlsafe(9)}|1|middle|1"
-_TASK = Task(str(uuid7()), token_urlsafe(9), 1, "middle", 1, "noop", '{"config":{"at":1234567890123456}}')
+_TASK = Task(str(uuid7()), token_urlsafe(9), 1, "middle", 1, "noop", '{"config":{"at":1234567890123456}}', "0" * 32)
 MESSAGES = {
     TASKS: ("@", _TOKEN, "m", msgspec.msgpack.encode(_TASK)),
     RESULTS: ("@", f"{_TOKEN}|{'0' * 64}|0|0", "o", '{"output":"{\\"at\\":1234567890123456}"}'),

@@ -200,6 +200,7 @@ class EmbeddedValkey:
             "appendfsync": "everysec",
             "auto-aof-rewrite-min-size": "256mb",  # a rewrite costs a core for as long as it takes
             "aof-load-truncated": "yes",
+            "latency-tracking": "no",  # of each command inside a function too, and nobody asks for it here
             "maxmemory-policy": "noeviction",
         }
         return [part for name, value in values.items() for part in (f"--{name}", value)]
