@@ -4,7 +4,8 @@
 --         arguments. With children, all of the node's children are there, and the outcome is the output itself.
 -- Guard   mine, the node RUNNING, the attempt fits, the execution RUNNING or FAILED; else the report is stale.
 -- Effect  the lease is gone. REPORTED, and a hint to results; with children at once what `advance` would do (complete.lua),
---         and a hint only if a child is ready that has no task with it; its outcome says that the node is complete. Stale ones are counted, for /metrics.
+--         and a hint only if a child is ready that has no task with it; its outcome says that the node is complete.
+--         Stale ones are counted, for /metrics.
 -- Answers the positions (from 1) of stale reports.
 
 -- -> whether a child is left for the orchestrators
