@@ -3,7 +3,8 @@
     reserve (hot) -> take the epoch (SQL, compare-and-set) -> open (hot)
 
 Any number of openers is safe: only one of them gets the epoch, and what it reserved expires if it dies before it opens.
-What does not succeed now is found again by the reconciler.
+What does not succeed now is found again by the reconciler. A fresh start is reserved before SQL knows of it: then the
+transaction that accepts it also takes the epoch.
 """
 
 from __future__ import annotations
@@ -54,14 +55,30 @@ class Opener:
         """Those of these that should be running and are not. How many were opened."""
         return await self.open_wanted([Opening(one) for one in await self._openings.wanted(ids)])
 
+    async def reserve(self, ids: Iterable[str]) -> dict[str, str]:
+        """Places for new executions, which SQL does not know yet: each with its token."""
+        tokens = {execution_id: secrets.token_urlsafe(9) for execution_id in ids}
+        ttl = self._settings.hot_ttl_seconds
+        for partition, there in self._by_partition(tokens).items():
+            places = [Reservation(execution_id, tokens[execution_id], again=False) for execution_id in there]
+            answers = await self._store.reserve(partition, places, definition_ttl_seconds=ttl)
+            for execution_id, answer in zip(there, answers, strict=True):
+                if answer != "reserved":
+                    del tokens[execution_id]
+        return tokens
+
+    async def open_reserved(self, fresh: Mapping[str, tuple[Wanted, str]], inputs: Mapping[str, str]) -> None:
+        """Executions that SQL has accepted under the tokens of their places."""
+        plans = await self._loaded({wanted.definition_id for wanted, _ in fresh.values()})
+        for partition, there in self._by_partition(fresh).items():
+            await self._open_ours(partition, {one: fresh[one] for one in there}, plans, inputs)
+
     async def open_wanted(self, openings: Sequence[Opening]) -> int:
         opened = 0
-        by_partition: dict[int, list[Opening]] = {}
-        for one in openings:
-            by_partition.setdefault(self._store.partition_of(one.wanted.execution_id), []).append(one)
-        for partition, there in by_partition.items():
+        by_id = {one.wanted.execution_id: one for one in openings}
+        for partition, there in self._by_partition(by_id).items():
             for start in range(0, len(there), TOGETHER):
-                some = there[start : start + TOGETHER]
+                some = [by_id[one] for one in there[start : start + TOGETHER]]
                 plans = await self._loaded({one.wanted.definition_id for one in some})
                 for batch in _batches(some, plans):
                     opened += await self._open(partition, batch, plans)
@@ -75,13 +92,25 @@ class Opener:
         inputs = await self._openings.take([(one.wanted, token) for one, token in reserved])
         ours = {one.wanted.execution_id: (one.wanted, token) for one, token in reserved}
         ours = {execution_id: ours[execution_id] for execution_id in inputs}
+        await self._open_ours(partition, ours, plans, inputs, again=again)
+        return len(ours)
+
+    async def _open_ours(
+        self,
+        partition: int,
+        ours: Mapping[str, tuple[Wanted, str]],
+        plans: Mapping[str, LoadedPlan],
+        inputs: Mapping[str, str],
+        *,
+        again: bool = False,
+    ) -> None:
+        """Those that SQL has under the tokens of their reservations."""
         gone = await self._fill(partition, ours, plans, inputs)
         if gone and again:
             log.warning("openings were lost: the reconciler will see to them", count=len(gone))
         elif gone:  # the store was wiped meanwhile. It goes on under a new epoch, unless another opener has it by now
             lost = [replace(wanted, epoch=token, last_event="") for wanted, token in map(ours.__getitem__, gone)]
             await self._open(partition, [Opening(one) for one in lost], plans, again=True)
-        return len(ours)
 
     async def _fill(
         self,
@@ -154,6 +183,12 @@ class Opener:
         ttl = self._settings.hot_ttl_seconds
         answers = await self._store.reserve(partition, reservations, definition_ttl_seconds=ttl)
         return [pair for pair, answer in zip(openings, answers, strict=True) if answer == "reserved"]
+
+    def _by_partition(self, ids: Iterable[str]) -> dict[int, list[str]]:
+        found: dict[int, list[str]] = {}
+        for execution_id in ids:
+            found.setdefault(self._store.partition_of(execution_id), []).append(execution_id)
+        return found
 
     async def _loaded(self, wanted: Set[str]) -> dict[str, LoadedPlan]:
         missing = [one for one in wanted if one not in self._definitions]

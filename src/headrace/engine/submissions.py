@@ -1,13 +1,15 @@
 """Group commit: submissions that arrive while one transaction is under way share the next one.
 
 Each caller has its answer only when the transaction that holds its submission is committed. What was accepted is then
-opened in the hot store, in batches too and in the background: if that fails, the reconciler does it.
+opened in the hot store, in batches too and in the background: if that fails, the reconciler does it. Its place there is
+reserved before, so that one transaction is enough; a hot store that is away, or slow, is not waited for.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import structlog
@@ -15,8 +17,11 @@ import structlog
 from headrace.engine.opener import Opener
 from headrace.errors import HeadraceError, RecordUnavailable, StoreUnavailable
 from headrace.record.acceptance import Acceptance, Accepted, KeyReused, Submission
+from headrace.record.openings import Wanted
 
 TOGETHER = 100
+RESERVED_WITHIN_SECONDS = 0.5
+AWAY_SECONDS = 2.0  # for how long a store that was away is not asked
 
 log = structlog.get_logger(__name__)
 
@@ -29,6 +34,9 @@ class Submissions:
         self._opener = opener
         self._waiting: list[tuple[Submission, asyncio.Future[Result]]] = []
         self._to_open: list[str] = []
+        self._reserved: dict[str, tuple[Wanted, str]] = {}
+        self._inputs: dict[str, str] = {}
+        self._away_until = 0.0
         self._arrived, self._accepted = asyncio.Event(), asyncio.Event()
         self._committing, self._opening = asyncio.Lock(), asyncio.Lock()
 
@@ -65,35 +73,68 @@ class Submissions:
                 await self._commit_batch(batch)
 
     async def _commit_batch(self, batch: Sequence[tuple[Submission, asyncio.Future[Result]]]) -> None:
+        started = [submission.execution_id for submission, _ in batch if submission.input_text is not None]
+        await self._accept(batch, await self._reserve(started))
+
+    async def _reserve(self, ids: Sequence[str]) -> dict[str, str]:
+        if not ids or time.monotonic() < self._away_until:
+            return {}
         try:
-            results = await self._acceptance.submit([submission for submission, _ in batch])
+            async with asyncio.timeout(RESERVED_WITHIN_SECONDS):
+                return await self._opener.reserve(ids)
+        except (StoreUnavailable, TimeoutError):
+            self._away_until = time.monotonic() + AWAY_SECONDS
+            return {}
+
+    async def _accept(
+        self, batch: Sequence[tuple[Submission, asyncio.Future[Result]]], epochs: Mapping[str, str]
+    ) -> None:
+        try:
+            results = await self._acceptance.submit([submission for submission, _ in batch], epochs)
         except Exception as error:
             if len(batch) > 1 and not isinstance(error, RecordUnavailable):
                 for one in batch:  # one that the database refuses must not stop the others
-                    await self._commit_batch([one])
+                    await self._accept([one], epochs)
                 return
             for _, answer in batch:
                 if not answer.done():
                     answer.set_exception(error)
             return
         for (submission, answer), result in zip(batch, results, strict=True):
-            if isinstance(result, Accepted) and result.is_new and submission.input_text is not None:
-                self.open_soon(submission.execution_id)
+            if isinstance(result, Accepted) and result.is_new:
+                self._begin(submission, result.definition_id, epochs.get(submission.execution_id))
             if not answer.done():
                 answer.set_result(result)
+
+    def _begin(self, accepted: Submission, definition_id: str, epoch: str | None) -> None:
+        execution_id, input_text = accepted.execution_id, accepted.input_text
+        if input_text is None:
+            return
+        if epoch is None:
+            self.open_soon(execution_id)
+            return
+        fresh = Wanted(execution_id, 1, "", "", False, definition_id, accepted.created_ms, 0, accepted.traceparent)
+        self._reserved[execution_id], self._inputs[execution_id] = (fresh, epoch), input_text
+        self._accepted.set()
 
     async def _open(self) -> None:
         while True:
             await self._accepted.wait()
             self._accepted.clear()
             ids, self._to_open = self._to_open, []
+            fresh, self._reserved = self._reserved, {}
+            inputs, self._inputs = self._inputs, {}
             async with self._opening:
-                await self._open_batch(ids)
+                if fresh:
+                    await _opened(self._opener.open_reserved(fresh, inputs), len(fresh))
+                if ids:
+                    await _opened(self._opener.open(ids), len(ids))
 
-    async def _open_batch(self, ids: Sequence[str]) -> None:
-        try:
-            await self._opener.open(ids)
-        except (StoreUnavailable, RecordUnavailable) as error:
-            log.warning("opening waits for the reconciler", count=len(ids), error=str(error))
-        except HeadraceError:
-            log.exception("opening failed", count=len(ids))
+
+async def _opened(opening: Awaitable[object], count: int) -> None:
+    try:
+        await opening
+    except (StoreUnavailable, RecordUnavailable) as error:
+        log.warning("opening waits for the reconciler", count=count, error=str(error))
+    except HeadraceError:
+        log.exception("opening failed", count=count)

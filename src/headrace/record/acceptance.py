@@ -6,9 +6,10 @@ hears of it afterwards; whatever keeps it from hearing, the reconciler makes goo
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
 
 from sqlalchemy import Connection, Update, bindparam, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -22,6 +23,7 @@ from headrace.record.tables import audit, dead_letters, definitions, executions,
 
 VERSION_RACES = 100
 ROWS_TOGETHER = 5000
+NO_EPOCHS: Final[Mapping[str, str]] = MappingProxyType({})
 NEW_EXECUTION = (
     "id", "definition_id", "workflow", "version", "partition", "status", "run", "epoch", "last_event", "cancelled_run",
     "input", "created_ms", "traceparent", "nodes", "done", "failed",
@@ -51,6 +53,7 @@ class Submission:
     input_text: str | None = None
     idempotency: Idempotency | None = None
     traceparent: str | None = None
+    created_ms: int = field(default_factory=now_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +94,16 @@ class Acceptance:
         self._new_executions = Bulk(insert(executions), NEW_EXECUTION)
         self._new_lines = Bulk(insert(audit))
 
-    async def submit(self, submissions: Sequence[Submission]) -> list[Accepted | KeyReused]:
-        """All in one transaction, with few statements: they are accepted when it is committed."""
-        return await self._database.writing(lambda connection: self._submit(connection, submissions))
+    async def submit(
+        self, submissions: Sequence[Submission], epochs: Mapping[str, str] = NO_EPOCHS
+    ) -> list[Accepted | KeyReused]:
+        """All in one transaction, with few statements: they are accepted when it is committed. `epochs`: of those whose
+        place in the hot store is reserved."""
+        return await self._database.writing(lambda connection: self._submit(connection, submissions, epochs))
 
-    def _submit(self, connection: Connection, submissions: Sequence[Submission]) -> list[Accepted | KeyReused]:
+    def _submit(
+        self, connection: Connection, submissions: Sequence[Submission], epochs: Mapping[str, str]
+    ) -> list[Accepted | KeyReused]:
         answers: dict[int, Accepted | KeyReused] = {}
         stored: dict[tuple[str, str], tuple[str, int]] = {}
         ours: dict[tuple[str, str], Submission] = {}
@@ -113,7 +121,7 @@ class Acceptance:
             if content not in stored:
                 stored[content] = self._definition(connection, twin.definition)
             answers[i] = Accepted(twin.execution_id, *stored[content], is_new=twin is wanted)
-        self._insert(connection, [(submissions[i], answer) for i, answer in answers.items()])
+        self._insert(connection, [(submissions[i], answer) for i, answer in answers.items()], epochs)
         return [answers[i] for i in range(len(submissions))]
 
     async def trigger(
@@ -194,7 +202,12 @@ class Acceptance:
             await connection.execute(insert(audit), [audit_line(actor, action, execution_id, detail)])
             return Now(after.status, after.run, done=True)
 
-    def _insert(self, connection: Connection, answered: Sequence[tuple[Submission, Accepted | KeyReused]]) -> None:
+    def _insert(
+        self,
+        connection: Connection,
+        answered: Sequence[tuple[Submission, Accepted | KeyReused]],
+        epochs: Mapping[str, str],
+    ) -> None:
         new = [(one, answer) for one, answer in answered if isinstance(answer, Accepted) and answer.is_new]
         if not new:
             return
@@ -207,11 +220,11 @@ class Acceptance:
                 "partition": wanted.partition,
                 "status": "PENDING" if wanted.input_text is None else "RUNNING",
                 "run": 0 if wanted.input_text is None else 1,
-                "epoch": "",
+                "epoch": epochs.get(wanted.execution_id, ""),
                 "last_event": "",
                 "cancelled_run": 0,
                 "input": wanted.input_text,
-                "created_ms": now_ms(),
+                "created_ms": wanted.created_ms,
                 "traceparent": wanted.traceparent,
                 "nodes": len(wanted.definition.nodes),
                 "done": 0,
