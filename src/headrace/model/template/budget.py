@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
+
 from headrace.errors import TemplateError, TemplateLimit
 
 
@@ -54,16 +56,13 @@ class Absent:
 ABSENT: Final = Absent()
 
 
-class Frame:
+class Frame(msgspec.Struct):
     """One rendering: the context it reads, its local variables, and what is left of its budgets."""
 
-    __slots__ = ("context", "room", "slots", "steps")
-
-    def __init__(self, context: Mapping[str, Any], slots: int) -> None:
-        self.context = context
-        self.slots: list[Any] = [ABSENT] * slots
-        self.steps = LIMITS.steps
-        self.room = LIMITS.output_characters
+    context: Mapping[str, Any]
+    slots: list[Any]
+    steps: int = LIMITS.steps
+    room: int = LIMITS.output_characters
 
     def spend(self, steps: int) -> None:
         self.steps -= steps
