@@ -25,9 +25,9 @@ class Ahead:
     ) -> list[Dispatch | None]:
         """Of each of these children of a node that is complete: its task, or None if it cannot be told. `are_ready`:
         it is known that some of them are."""
-        parents = plan.graph.parent_counts
+        parents, render = plan.graph.parent_counts, self._renderer.render_ahead
         return [
-            self._renderer.render_ahead(ready(of, plan, child))
+            render(Ready(of.execution_id, of.epoch, of.run, 1, plan, child))
             if are_ready or parents[child] == 1 or self._is_last(of, child, parents[child])
             else None
             for child in children
