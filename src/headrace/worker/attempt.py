@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import structlog
@@ -100,16 +100,15 @@ class Attempts:
 
     async def run(self, task: Task, traceparent: str | None = None) -> Outcome:
         """The outcome of one attempt. Cancelled, it stops the handler and raises CancelledError."""
-        return storable(await self._run(task, traceparent), self._redactor, self._max_output_bytes)
-
-    async def _run(self, task: Task, traceparent: str | None) -> Outcome:
         try:
             attempt = self._decode(task, traceparent)
-            if _runs_inline(attempt):
-                return await self._run_inline(attempt)
-            call = await self._start(attempt)
+            outcome = await (self._run_inline(attempt) if _runs_inline(attempt) else self._run_apart(attempt))
         except _Refused as refused:
-            return refused.outcome
+            outcome = refused.outcome
+        return storable(outcome, self._redactor, self._max_output_bytes)
+
+    async def _run_apart(self, attempt: _Attempt) -> Outcome:
+        call = await self._start(attempt)
         self._calls.add(call)
         try:
             return await self._see_it_end(call, attempt.work.timeout_seconds)
@@ -155,7 +154,7 @@ class Attempts:
             work = _decode_work(task.payload)
             if work.secrets:
                 work = msgspec.structs.replace(work, config=self._secrets.put_into(work.config, work.secrets))
-            return _Attempt(task, handler, work, checked_config(handler, memoryview(work.config)), traceparent)
+            return _Attempt(task, handler, work, checked_config(handler, work.config), traceparent)
         except HandlerNotFound as error:
             refusal = failed("no_handler", str(error), type=type(error).__name__, retryable=True)
         except SecretMissing as error:
@@ -197,9 +196,9 @@ class Attempts:
 
     async def _run_inline(self, attempt: _Attempt) -> Outcome:
         """Without a timeout there is nothing to come back for before the handler ends: no task of its own is needed."""
-        handler = attempt.handler
-        given = arguments(handler, attempt.config, lambda: _context(attempt))
-        current = cast("asyncio.Task[Any]", asyncio.current_task(self._loop))
+        handler, config = attempt.handler, attempt.config
+        given = (config, _context(attempt)) if handler.takes_context else (config,)
+        current: asyncio.Task[Any] = asyncio.current_task(self._loop)  # type: ignore[assignment]  # we are in one
         self._inline.add(current)
         try:
             outcome = await called(handler, given, self._max_output_bytes)

@@ -47,7 +47,7 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-def checked_config(handler: Handler, config: bytes | memoryview) -> Any:
+def checked_config(handler: Handler, config: bytes | msgspec.Raw) -> Any:
     """The config as the handler wants it; raises BadValue.
 
     Checked as JSON, not as Python values: so a strict model still takes a date or an enum from its text.
