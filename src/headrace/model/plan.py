@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -46,7 +46,7 @@ def template_strings(value: Any, loc: Loc = ()) -> Iterator[tuple[Loc, str]]:
             yield from template_strings(item, (*loc, index))
 
 
-class Rendered(NamedTuple):
+class Rendered(msgspec.Struct, frozen=True):
     """A node's config, fully materialised but for the secrets: it shows them as references, and says where they are."""
 
     config: dict[str, Any]
@@ -102,11 +102,12 @@ class Plan:
         if it.handler == INPUT:
             return Rendered(input_params)
         reads = self._reads[node] or self._reads_of(node)
-        if reads.make is None:
+        make = reads.make
+        if make is None:
             return Rendered(it.config)
         context = {**outputs, INPUT: input_params} if reads.needs_input else outputs
         rendering = _Rendering(it.id, context)
-        return Rendered(reads.make(rendering), tuple(rendering.secrets))
+        return Rendered(make(rendering), tuple(rendering.secrets))
 
     def output(self, outputs: Mapping[str, Any]) -> dict[str, Any]:
         """The output of an execution, from those outputs of its `output_nodes` that there are."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -43,13 +43,14 @@ class LoadedPlan:
         self._payloads: dict[int, str] = {}
         self._reads: dict[int, tuple[str, ...]] = {}
         self._reads_beyond: dict[int, tuple[str, ...]] = {}
-        self._named_children: dict[int, Sequence[tuple[str, int]]] = {}
+        self._named_children: dict[int, tuple[tuple[str, int], ...]] = {}
 
-    def named_children(self, index: int) -> Sequence[tuple[str, int]]:
+    def named_children(self, index: int) -> tuple[tuple[str, int], ...]:
         """The names of the node's children, with their numbers of parents."""
         known = self._named_children.get(index)
         if known is None:
-            known = self._named_children[index] = [self.named_parents[child] for child in self.graph.children[index]]
+            children = self.graph.children[index]
+            known = self._named_children[index] = tuple(map(self.named_parents.__getitem__, children))
         return known
 
     def reads(self, index: int) -> tuple[str, ...]:
@@ -80,8 +81,9 @@ class LoadedPlan:
         known = self._payloads.get(index)
         if known is not None:
             return known
-        config, secrets = self.plan.render(index, context, context.get(INPUT_FIELD) or {})
-        made = _encode(Work(config, self.definition.nodes[index].timeout_seconds, secrets)).decode()
+        rendered = self.plan.render(index, context, context.get(INPUT_FIELD) or {})
+        timeout_seconds = self.definition.nodes[index].timeout_seconds
+        made = _encode(Work(rendered.config, timeout_seconds, rendered.secrets)).decode()
         if not context and not self.reads(index):
             self._payloads[index] = made
         return made

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -26,7 +25,7 @@ from headrace.redaction import Redactor
 from headrace.worker import threads
 from headrace.worker.isolation import START_WITHIN_SECONDS, Child, Children
 from headrace.worker.isolation_child import Job
-from headrace.worker.outcomes import arguments, called, called_sync, checked_config, failed, raised, storable
+from headrace.worker.outcomes import arguments, called, called_sync, checked_config, failed, raised, storable, succeeded
 from headrace.worker.registry import Context, Handler, Registry
 from headrace.worker.secrets import SecretMissing, Secrets
 
@@ -97,6 +96,7 @@ class Attempts:
         self._children = Children(concurrency, confidential)
         self._calls: set[_Call] = set()
         self._inline: set[asyncio.Task[Any]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None  # asked for once: until Python 3.12 that is a system call
 
     async def run(self, task: Task, traceparent: str | None = None) -> Outcome:
         """The outcome of one attempt. Cancelled, it stops the handler and raises CancelledError."""
@@ -126,10 +126,6 @@ class Attempts:
         if futures := [*(call.future for call in calls), *self._inline]:
             await asyncio.wait(futures, timeout=self._grace_seconds)
         await self._children.aclose()
-
-    @cached_property
-    def _loop(self) -> asyncio.AbstractEventLoop:
-        return asyncio.get_running_loop()  # asked once: until Python 3.12 each answer is a system call
 
     @property
     def is_stuck(self) -> bool:
@@ -198,12 +194,18 @@ class Attempts:
         """Without a timeout there is nothing to come back for before the handler ends: no task of its own is needed."""
         handler, config = attempt.handler, attempt.config
         given = (config, _context(attempt)) if handler.takes_context else (config,)
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
         current: asyncio.Task[Any] = asyncio.current_task(self._loop)  # type: ignore[assignment]  # we are in one
         self._inline.add(current)
         try:
-            outcome = await called(handler, given, self._max_output_bytes)
+            outcome = succeeded(await handler.function(*given), self._max_output_bytes)
         except asyncio.CancelledError:
             outcome = raised(asyncio.CancelledError("the handler was cancelled from inside"))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            outcome = raised(error)
         finally:
             self._inline.discard(current)
         if current.cancelling():

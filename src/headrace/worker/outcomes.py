@@ -146,7 +146,7 @@ def storable(outcome: Outcome, redactor: Redactor, max_output_bytes: int) -> Out
     """The outcome as it may leave the worker. Secrets go before texts are shortened: half of one would not be found."""
     output, failure = outcome.output, outcome.failure
     if failure is not None:
-        message, kind = (_short(redactor.text(text)) for text in (failure.message, failure.type))
+        message, kind = _short(redactor.text(failure.message)), _short(redactor.text(failure.type))
         return Outcome(failure=msgspec.structs.replace(failure, message=message, type=kind))
     if output is None or (redacted := redactor.json(output)) is output:
         return outcome

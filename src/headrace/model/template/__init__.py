@@ -37,7 +37,7 @@ from jinja2 import nodes
 
 from headrace.errors import TemplateError, TemplateLimit
 from headrace.model.template import syntax
-from headrace.model.template.budget import ABSENT, LIMITS, Frame, Limits
+from headrace.model.template.budget import LIMITS, Frame, Limits
 from headrace.model.template.paths import Evaluate, split_path
 from headrace.model.template.secrets import Sealed, referenced, sealed
 from headrace.model.template.statements import StatementCompiler
@@ -68,7 +68,7 @@ class Template:
         MissingValue, TemplateLimit or TemplateError say what went wrong, and where.
         """
         try:
-            return self._evaluate(Frame(context, [ABSENT] * self._slots))
+            return self._evaluate(Frame(context, self._slots))
         except TemplateError as error:
             raise type(error)(f"{error}, in the template {shortened(self.source)}") from None
         except (RecursionError, MemoryError):

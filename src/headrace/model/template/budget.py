@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import msgspec
-
 from headrace.errors import TemplateError, TemplateLimit
 
 
@@ -56,13 +54,16 @@ class Absent:
 ABSENT: Final = Absent()
 
 
-class Frame(msgspec.Struct):
+class Frame:
     """One rendering: the context it reads, its local variables, and what is left of its budgets."""
 
-    context: Mapping[str, Any]
-    slots: list[Any]
-    steps: int = LIMITS.steps
-    room: int = LIMITS.output_characters
+    __slots__ = ("context", "room", "slots", "steps")
+
+    def __init__(self, context: Mapping[str, Any], slots: int) -> None:
+        self.context = context
+        self.slots: list[Any] = [ABSENT] * slots
+        self.steps = LIMITS.steps
+        self.room = LIMITS.output_characters
 
     def spend(self, steps: int) -> None:
         self.steps -= steps
