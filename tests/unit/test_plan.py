@@ -8,7 +8,7 @@ from headrace.errors import MissingValue, TemplateError, TemplateLimit, Template
 from headrace.model import template
 from headrace.model.definition import Definition, Node
 from headrace.model.messages import Secret, SecretText
-from headrace.model.plan import Plan
+from headrace.model.plan import Plan, Rendered
 
 
 def plan(*nodes: Node) -> Plan:
@@ -27,9 +27,9 @@ def test_a_config_is_rendered_with_types_kept_and_the_definition_untouched() -> 
     }
     it = plan(A, Node("b", "h", ("a",), source))
     output = {"items": [1, 2], "k": 3}
-    config, secrets = it.render(1, {"a": output, "other": {}}, {"q": None})
-    assert secrets == ()
-    assert config == {"n": 1, "list": [[1, 2], "x3"], "deep": {"whole": output}, "in": None}
+    rendered = it.render(1, {"a": output, "other": {}}, {"q": None})
+    assert rendered.secrets == ()
+    assert rendered.config == {"n": 1, "list": [[1, 2], "x3"], "deep": {"whole": output}, "in": None}
     assert it.definition.nodes[1].config["list"] == ["{{ a.items }}", "x{{ a.k }}"]
     assert it.needs(1) == ("a",)
     assert it.needs_input(1)
@@ -71,7 +71,7 @@ def test_secrets_go_beside_the_config_with_their_places() -> None:
     }
     it = plan(A, Node("b", "h", ("a",), config))
     assert it.needs(1) == ("a",)
-    assert it.render(1, {"a": {"v": "!"}}, {}) == (
+    assert it.render(1, {"a": {"v": "!"}}, {}) == Rendered(
         {
             "plain": "!",
             "deep": [{"key": "Bearer {{ secret.TOKEN }}!"}],

@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -22,10 +21,12 @@ from headrace.errors import BadValue
 MAX_DEPTH = 64
 MAX_INT = 2**63 - 1
 MIN_INT = -(2**63)
+_BACKSLASH = ord("\\")
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder().decode
-_long_number = re.compile(rb"\d{19}")
+decode = msgspec.json.Decoder().decode
+_TO_ZEROS = bytes.maketrans(b"123456789", b"0" * 9)
+_LONG_NUMBER = b"0" * 19
 
 
 class Flaw(NamedTuple):
@@ -46,10 +47,6 @@ def encode(value: object, *, max_bytes: int) -> str:
     if len(data) > max_bytes:
         raise BadValue(f"the value is {len(data):,} bytes of JSON, and at most {max_bytes:,} are allowed")
     return data.decode()
-
-
-def decode(text: str | bytes) -> Any:
-    return _decode(text)
 
 
 def as_output(value: object) -> dict[str, Any]:
@@ -116,11 +113,15 @@ def _quickly(value: object) -> bytes | None:
     """The JSON of a value that is plain JSON beyond doubt, else None."""
     try:
         data: bytes = _encode(value)
-        if _decode(data) != value:
+        if decode(data) != value:
             return None
     except Exception:  # whatever an unknown object does when written or compared, the slow way explains it
         return None
-    doubtful = rb"\u0000" in data or _long_number.search(data) or data.count(b"{") + data.count(b"[") > MAX_DEPTH
+    doubtful = (
+        (_BACKSLASH in data and rb"\u0000" in data)
+        or data.translate(_TO_ZEROS).find(_LONG_NUMBER) >= 0
+        or (len(data) > 2 * MAX_DEPTH and data.count(b"{") + data.count(b"[") > MAX_DEPTH)
+    )
     return data if not doubtful or is_plain(value) else None
 
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+import msgspec
 
 from headrace.errors import BadValue, TemplateError, TemplateLimit
 from headrace.model import payload, template
@@ -44,7 +46,7 @@ def template_strings(value: Any, loc: Loc = ()) -> Iterator[tuple[Loc, str]]:
             yield from template_strings(item, (*loc, index))
 
 
-class Rendered(NamedTuple):
+class Rendered(msgspec.Struct, frozen=True):
     """A node's config, fully materialised but for the secrets: it shows them as references, and says where they are."""
 
     config: dict[str, Any]
@@ -99,14 +101,13 @@ class Plan:
         it = self.definition.nodes[node]
         if it.handler == INPUT:
             return Rendered(input_params)
-        reads = self._reads_of(node)
-        if reads.make is None:
+        reads = self._reads[node] or self._reads_of(node)
+        make = reads.make
+        if make is None:
             return Rendered(it.config)
-        context = {name: outputs[name] for name in reads.needs if name in outputs}
-        if reads.needs_input:
-            context[INPUT] = input_params
+        context = {**outputs, INPUT: input_params} if reads.needs_input else outputs
         rendering = _Rendering(it.id, context)
-        return Rendered(reads.make(rendering), tuple(rendering.secrets))
+        return Rendered(make(rendering), tuple(rendering.secrets))
 
     def output(self, outputs: Mapping[str, Any]) -> dict[str, Any]:
         """The output of an execution, from those outputs of its `output_nodes` that there are."""
@@ -162,10 +163,6 @@ class Plan:
         return known
 
 
-def _rendered(source: template.Template, loc: Loc, rendering: _Rendering) -> Any:
-    return rendering.render(source, loc)
-
-
 def _changed(value: Any, made: Sequence[tuple[Any, _Make]], rendering: _Rendering) -> Any:
     """The object or list, with what is made in it."""
     value = value.copy()
@@ -174,35 +171,34 @@ def _changed(value: Any, made: Sequence[tuple[Any, _Make]], rendering: _Renderin
     return value
 
 
-class _Rendering:
+class _Rendering(msgspec.Struct):
     """One rendering of one config, with what is left of its size."""
 
-    __slots__ = ("_context", "_left", "_node_id", "secrets")
+    node_id: str
+    context: Mapping[str, Any]
+    left: int = MAX_RENDERED_BYTES
+    secrets: list[SecretText] = []  # each has its own
 
-    def __init__(self, node_id: str, context: dict[str, Any]) -> None:
-        self._node_id, self._context = node_id, context
-        self._left = MAX_RENDERED_BYTES
-        self.secrets: list[SecretText] = []
+    def where(self, loc: Loc) -> str:
+        return f"node {self.node_id}, {dotted(loc)}"
 
-    def render(self, source: template.Template, loc: Loc) -> Any:
-        try:
-            value = source.render(self._context)
-            if type(value) is template.Sealed:
-                self.secrets.append(SecretText(loc[1:], value.pieces))
-                value = value.shown
-            self._left -= NUMBER_BYTES if type(value) in NUMBERS else len(payload.encode(value, max_bytes=1 << 40))
-        except TemplateError as error:
-            raise type(error)(f"{self._where(loc)}: {error}") from None
-        except BadValue as error:
-            raise TemplateError(
-                f"{self._where(loc)}: {error}, in the template {template.shortened(source.source)}"
-            ) from None
-        if self._left < 0:
-            raise TemplateLimit(
-                f"{self._where(loc)}: the rendered config is larger than {MAX_RENDERED_BYTES:,} bytes, "
-                f"at the template {template.shortened(source.source)}"
-            )
-        return value
 
-    def _where(self, loc: Loc) -> str:
-        return f"node {self._node_id}, {dotted(loc)}"
+def _rendered(source: template.Template, loc: Loc, rendering: _Rendering) -> Any:
+    try:
+        value = source.render(rendering.context)
+        if type(value) is template.Sealed:
+            rendering.secrets.append(SecretText(loc[1:], value.pieces))
+            value = value.shown
+        rendering.left -= NUMBER_BYTES if type(value) in NUMBERS else len(payload.encode(value, max_bytes=1 << 40))
+    except TemplateError as error:
+        raise type(error)(f"{rendering.where(loc)}: {error}") from None
+    except BadValue as error:
+        raise TemplateError(
+            f"{rendering.where(loc)}: {error}, in the template {template.shortened(source.source)}"
+        ) from None
+    if rendering.left < 0:
+        raise TemplateLimit(
+            f"{rendering.where(loc)}: the rendered config is larger than {MAX_RENDERED_BYTES:,} bytes, "
+            f"at the template {template.shortened(source.source)}"
+        )
+    return value

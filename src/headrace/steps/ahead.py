@@ -25,13 +25,12 @@ class Ahead:
     ) -> list[Dispatch | None]:
         """Of each of these children of a node that is complete: its task, or None if it cannot be told. `are_ready`:
         it is known that some of them are."""
-        parents = plan.graph.parent_counts
-        return [
-            self._renderer.render_ahead(ready(of, plan, child))
-            if are_ready or parents[child] == 1 or self._is_last(of, child, parents[child])
-            else None
-            for child in children
-        ]
+        counts = plan.graph.parent_counts
+        tasks: list[Dispatch | None] = []
+        for child in children:
+            likely = are_ready or counts[child] == 1 or self._is_last(of, child, counts[child])
+            tasks.append(self._renderer.render_ahead(ready(of, plan, child)) if likely else None)
+        return tasks
 
     def _is_last(self, of: Hint | Token, child: int, parents: int) -> bool:
         """Whether all parents of the child have now been seen here to complete. A guess: hints may come twice, and

@@ -20,18 +20,15 @@ class OutputCache:
         self._most_bytes = most_bytes
         self._bytes = 0
         self._held: OrderedDict[Key, tuple[Any, int]] = OrderedDict()
+        self.get = self._held.get  # the value and about how large it is as text
 
     def put(self, key: Key, text: str) -> Any:
         value = payload.decode(text)
-        if replaced := self._held.pop(key, None):
-            self._bytes -= replaced[1] + ENTRY_BYTES
+        if key in self._held:
+            self._bytes -= self._held.pop(key)[1] + ENTRY_BYTES
         self._held[key] = (value, len(text))
         self._bytes += len(text) + ENTRY_BYTES
         while self._bytes > self._most_bytes:
             _, (_, dropped) = self._held.popitem(last=False)
             self._bytes -= dropped + ENTRY_BYTES
         return value
-
-    def get(self, key: Key) -> tuple[Any, int] | None:
-        """The value and about how large it is as text."""
-        return self._held.get(key)

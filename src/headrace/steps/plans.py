@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 import structlog
@@ -11,7 +13,7 @@ from headrace.hot.keys import INPUT_FIELD
 from headrace.hot.store import HotStore
 from headrace.model.definition import Definition, RetryConfig
 from headrace.model.messages import Work
-from headrace.model.plan import Plan, Rendered
+from headrace.model.plan import Plan
 from headrace.settings import Settings
 
 MOST_NODES_HELD = 1_000_000
@@ -26,7 +28,7 @@ class LoadedPlan:
     """A plan with what the settings add to it, and the payloads of nodes that need no rendering."""
 
     __slots__ = (
-        *("_defaults", "_payloads", "_reads", "_reads_beyond"),
+        *("_defaults", "_named_children", "_payloads", "_reads", "_reads_beyond"),
         *("content_hash", "definition", "graph", "named_parents", "names", "plan"),
     )
 
@@ -41,6 +43,15 @@ class LoadedPlan:
         self._payloads: dict[int, str] = {}
         self._reads: dict[int, tuple[str, ...]] = {}
         self._reads_beyond: dict[int, tuple[str, ...]] = {}
+        self._named_children: dict[int, tuple[tuple[str, int], ...]] = {}
+
+    def named_children(self, index: int) -> tuple[tuple[str, int], ...]:
+        """The names of the node's children, with their numbers of parents."""
+        known = self._named_children.get(index)
+        if known is None:
+            children = self.graph.children[index]
+            known = self._named_children[index] = tuple(map(self.named_parents.__getitem__, children))
+        return known
 
     def reads(self, index: int) -> tuple[str, ...]:
         """The fields of the execution's outputs that rendering the node needs."""
@@ -65,9 +76,17 @@ class LoadedPlan:
         own = self.definition.nodes[index].retry_config
         return self._defaults if own is None else own.over(self._defaults)
 
-    def payload(self, index: int, rendered: Rendered) -> str:
+    def payload(self, index: int, context: Mapping[str, Any]) -> str:
+        """From what `reads` names. Where that is nothing, it is always the same."""
+        known = self._payloads.get(index)
+        if known is not None:
+            return known
+        rendered = self.plan.render(index, context, context.get(INPUT_FIELD) or {})
         timeout_seconds = self.definition.nodes[index].timeout_seconds
-        return _encode(Work(rendered.config, timeout_seconds, rendered.secrets)).decode()
+        made = _encode(Work(rendered.config, timeout_seconds, rendered.secrets)).decode()
+        if not context and not self.reads(index):
+            self._payloads[index] = made
+        return made
 
     def roots(self, input_params: dict[str, object]) -> list[tuple[int, str]]:
         """The nodes without parents and their payloads; nothing, if there are many or one has to be rendered."""
@@ -75,19 +94,12 @@ class LoadedPlan:
         if len(roots) > MOST_ROOTS or any(self.plan.is_templated(index) for index in roots):
             return []
         return [
-            (index, self.constant_payload(index) or self.payload(index, self.plan.render(index, {}, input_params)))
-            for index in roots
+            (index, self.constant_payload(index) or self.payload(index, {INPUT_FIELD: input_params})) for index in roots
         ]
 
     def constant_payload(self, index: int) -> str | None:
         """The payload of a node whose config reads nothing; None for the others."""
-        known = self._payloads.get(index)
-        if known is not None:
-            return known
-        if self.reads(index):
-            return None
-        made = self._payloads[index] = self.payload(index, self.plan.render(index, {}, {}))
-        return made
+        return None if self.reads(index) else self.payload(index, {})
 
 
 class Plans:

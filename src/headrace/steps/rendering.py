@@ -13,7 +13,6 @@ import msgspec
 import structlog
 
 from headrace.errors import TemplateError
-from headrace.hot.keys import INPUT_FIELD
 from headrace.hot.store import HotStore
 from headrace.model.messages import Dispatch, Failure, Outcome
 from headrace.settings import Settings
@@ -64,13 +63,14 @@ class Renderer:
 
     def render_ahead(self, node: Ready) -> Dispatch | None:
         """The item of a node whose outputs are all at hand and that can be rendered; else None."""
-        if self._is_light and not node.plan.plan.is_light(node.index):
+        plan, index = node.plan, node.index
+        if self._is_light and not plan.plan.is_light(index):
             return None
         context = self._held(node)
         if context is None:
             return None
         try:
-            return _item(node, self._payload(node, context))
+            return _item(node, plan.payload(index, context))
         except Exception:  # the long way says what is wrong
             return None
 
@@ -108,22 +108,15 @@ class Renderer:
         context = await self._context(node)
         failed = False
         try:
-            payload = self._payload(node, context)
+            if context is None:
+                raise TemplateError(f"the outputs that it reads are more than MAX_CONTEXT_BYTES ({self._most_bytes})")
+            payload = node.plan.payload(node.index, context)
         except Exception as error:  # whatever it is, it is a failure of this node, and must not stop the others
             if not isinstance(error, TemplateError):
                 log.exception("rendering failed", execution_id=node.execution_id, node=node.node)
             failure = Failure("template", str(error), type(error).__name__)
             payload, failed = _encode(Outcome(failure=failure)).decode(), True
         return _item(node, payload, failed=failed)
-
-    def _payload(self, node: Ready, context: Mapping[str, Any] | None) -> str:
-        constant = node.plan.constant_payload(node.index)
-        if constant is not None:
-            return constant
-        if context is None:
-            raise TemplateError(f"the outputs that it reads are more than MAX_CONTEXT_BYTES ({self._most_bytes})")
-        input_params = context.get(INPUT_FIELD) or {}
-        return node.plan.payload(node.index, node.plan.plan.render(node.index, context, input_params))
 
     async def _context(self, node: Ready) -> Mapping[str, Any] | None:
         """What it reads; None when that is more than it may."""
@@ -138,8 +131,9 @@ class Renderer:
     def _held(self, node: Ready) -> Mapping[str, Any] | None:
         """What it reads, if all of that is in the cache."""
         context, size = {}, 0
-        for name in node.reads:
-            found = self._cache.get((node.execution_id, node.epoch, name))
+        execution_id, epoch, get = node.execution_id, node.epoch, self._cache.get
+        for name in node.plan.reads(node.index):
+            found = get((execution_id, epoch, name))
             if found is None:
                 return None
             context[name] = found[0]

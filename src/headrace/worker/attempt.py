@@ -13,9 +13,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import structlog
@@ -26,7 +25,7 @@ from headrace.redaction import Redactor
 from headrace.worker import threads
 from headrace.worker.isolation import START_WITHIN_SECONDS, Child, Children
 from headrace.worker.isolation_child import Job
-from headrace.worker.outcomes import arguments, called, called_sync, checked_config, failed, raised, storable
+from headrace.worker.outcomes import arguments, called, called_sync, checked_config, failed, raised, storable, succeeded
 from headrace.worker.registry import Context, Handler, Registry
 from headrace.worker.secrets import SecretMissing, Secrets
 
@@ -97,19 +96,19 @@ class Attempts:
         self._children = Children(concurrency, confidential)
         self._calls: set[_Call] = set()
         self._inline: set[asyncio.Task[Any]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None  # asked for once: until Python 3.12 that is a system call
 
     async def run(self, task: Task, traceparent: str | None = None) -> Outcome:
         """The outcome of one attempt. Cancelled, it stops the handler and raises CancelledError."""
-        return storable(await self._run(task, traceparent), self._redactor, self._max_output_bytes)
-
-    async def _run(self, task: Task, traceparent: str | None) -> Outcome:
         try:
             attempt = self._decode(task, traceparent)
-            if _runs_inline(attempt):
-                return await self._run_inline(attempt)
-            call = await self._start(attempt)
+            outcome = await (self._run_inline(attempt) if _runs_inline(attempt) else self._run_apart(attempt))
         except _Refused as refused:
-            return refused.outcome
+            outcome = refused.outcome
+        return storable(outcome, self._redactor, self._max_output_bytes)
+
+    async def _run_apart(self, attempt: _Attempt) -> Outcome:
+        call = await self._start(attempt)
         self._calls.add(call)
         try:
             return await self._see_it_end(call, attempt.work.timeout_seconds)
@@ -127,10 +126,6 @@ class Attempts:
         if futures := [*(call.future for call in calls), *self._inline]:
             await asyncio.wait(futures, timeout=self._grace_seconds)
         await self._children.aclose()
-
-    @cached_property
-    def _loop(self) -> asyncio.AbstractEventLoop:
-        return asyncio.get_running_loop()  # asked once: until Python 3.12 each answer is a system call
 
     @property
     def is_stuck(self) -> bool:
@@ -155,7 +150,7 @@ class Attempts:
             work = _decode_work(task.payload)
             if work.secrets:
                 work = msgspec.structs.replace(work, config=self._secrets.put_into(work.config, work.secrets))
-            return _Attempt(task, handler, work, checked_config(handler, memoryview(work.config)), traceparent)
+            return _Attempt(task, handler, work, checked_config(handler, work.config), traceparent)
         except HandlerNotFound as error:
             refusal = failed("no_handler", str(error), type=type(error).__name__, retryable=True)
         except SecretMissing as error:
@@ -197,14 +192,20 @@ class Attempts:
 
     async def _run_inline(self, attempt: _Attempt) -> Outcome:
         """Without a timeout there is nothing to come back for before the handler ends: no task of its own is needed."""
-        handler = attempt.handler
-        given = arguments(handler, attempt.config, lambda: _context(attempt))
-        current = cast("asyncio.Task[Any]", asyncio.current_task(self._loop))
+        handler, config = attempt.handler, attempt.config
+        given = (config, _context(attempt)) if handler.takes_context else (config,)
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        current: asyncio.Task[Any] = asyncio.current_task(self._loop)  # type: ignore[assignment]  # we are in one
         self._inline.add(current)
         try:
-            outcome = await called(handler, given, self._max_output_bytes)
+            outcome = succeeded(await handler.function(*given), self._max_output_bytes)
         except asyncio.CancelledError:
             outcome = raised(asyncio.CancelledError("the handler was cancelled from inside"))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            outcome = raised(error)
         finally:
             self._inline.discard(current)
         if current.cancelling():

@@ -16,7 +16,7 @@ import structlog
 
 from headrace.errors import StoreUnavailable
 from headrace.hot.store import HotStore
-from headrace.model.messages import Report, Task
+from headrace.model.messages import Report, Task, Token
 from headrace.settings import Settings
 from headrace.steps.ahead import Ahead
 from headrace.steps.plans import LoadedPlan, Plans
@@ -55,27 +55,28 @@ class NextSteps:
         except Exception:
             self._leave(task.definition)
 
-    def report(self, task: Task, output: str) -> Report | None:
+    def report(self, token: Token, definition: str, output: str) -> Report | None:
         """The report of a success, with what follows from it; None, if that cannot be told here."""
-        plan = self._plans.held(task.definition)
-        if plan is None or task.definition in self._left:
+        plan = self._plans.held(definition)
+        if plan is None or definition in self._left:
             return None
         try:
-            return self._report(task, output, plan)
+            return self._report(token, plan, output)
         except Exception:  # a result is reported whatever becomes of the next step
-            self._leave(task.definition)
+            self._leave(definition)
             return None
 
-    def _report(self, task: Task, output: str, plan: LoadedPlan) -> Report | None:
-        children = plan.graph.children[plan.graph.index[task.node]]
+    def _report(self, token: Token, plan: LoadedPlan, output: str) -> Report | None:
+        index = plan.graph.index[token.node]
+        children = plan.graph.children[index]
+        if not children:
+            return Report(token, output, ())
         if len(children) > MOST_CHILDREN:
             return None
-        token, tasks = task.token, []
-        if children:
-            if len(output) <= MOST_OUTPUT_BYTES:
-                self._renderer.remember(task.execution_id, task.epoch, task.node, output)
-            tasks = self._ahead.tasks(token, plan, children)
-        return Report(token, output, [plan.named_parents[child] for child in children], tasks)
+        if len(output) <= MOST_OUTPUT_BYTES:
+            self._renderer.remember(token.execution_id, token.epoch, token.node, output)
+        tasks = self._ahead.tasks(token, plan, children)
+        return Report(token, output, plan.named_children(index), tasks)
 
     async def aclose(self) -> None:
         jobs = [*self._loading.values(), *([self._fetching] if self._fetching else [])]
@@ -95,7 +96,7 @@ class NextSteps:
             del self._loading[definition]
 
     def _want(self, task: Task, reads: Sequence[str]) -> None:
-        if all(self._renderer.has(task.execution_id, task.epoch, name) for name in reads):
+        if not reads or all(self._renderer.has(task.execution_id, task.epoch, name) for name in reads):
             return
         self._wanted.append((task.execution_id, task.epoch, reads))
         if self._fetching is None or self._fetching.done():

@@ -47,7 +47,7 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-def checked_config(handler: Handler, config: bytes | memoryview) -> Any:
+def checked_config(handler: Handler, config: bytes | msgspec.Raw) -> Any:
     """The config as the handler wants it; raises BadValue.
 
     Checked as JSON, not as Python values: so a strict model still takes a date or an enum from its text.
@@ -146,7 +146,7 @@ def storable(outcome: Outcome, redactor: Redactor, max_output_bytes: int) -> Out
     """The outcome as it may leave the worker. Secrets go before texts are shortened: half of one would not be found."""
     output, failure = outcome.output, outcome.failure
     if failure is not None:
-        message, kind = (_short(redactor.text(text)) for text in (failure.message, failure.type))
+        message, kind = _short(redactor.text(failure.message)), _short(redactor.text(failure.type))
         return Outcome(failure=msgspec.structs.replace(failure, message=message, type=kind))
     if output is None or (redacted := redactor.json(output)) is output:
         return outcome

@@ -27,6 +27,6 @@ class Slots:
         return share
 
     def give_back(self, count: int = 1) -> None:
-        self._free += count
-        if count > 0:
+        if self._free <= 0 < count:
             self._changed.set()
+        self._free += count

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -46,8 +45,7 @@ _encode = msgspec.json.Encoder().encode
 log = structlog.get_logger(__name__)
 
 
-@dataclass(slots=True)
-class Running:
+class Running(msgspec.Struct):
     task: Task
     token: Token
     partition: int
@@ -208,9 +206,13 @@ class Worker:
 
     def _queue_report(self, running: Running, outcome: Outcome) -> None:
         """A success with what follows from it, where that can be told here."""
-        report = None if outcome.output is None else self._next_steps.report(running.task, outcome.output)
-        self._reports[running.partition].append(report or Report(running.token, _encode(outcome).decode()))
-        self._reportable[running.partition].set()
+        report, output = None, outcome.output
+        if output is not None:
+            report = self._next_steps.report(running.token, running.task.definition, output)
+        queue = self._reports[running.partition]
+        if not queue:
+            self._reportable[running.partition].set()
+        queue.append(report or Report(running.token, _encode(outcome).decode()))
 
     async def _report(self, partition: int) -> None:
         """Until drained; what the store could not take is tried again, for the lease goes on meanwhile."""
@@ -342,7 +344,9 @@ def _first(queue: Sequence[Report]) -> list[Report]:
     items, size = 0, 0
     for report in queue:
         items += 1 + len(report.children or ())
-        size += len(report.outcome) + sum(len(task.payload) for task in report.tasks if task)
+        size += len(report.outcome)
+        for task in report.tasks:
+            size += len(task.payload) if task else 0
         if batch and (items > CALL_ITEMS or size > CALL_BYTES):
             break
         batch.append(report)
