@@ -25,7 +25,7 @@ from headrace.redaction import Redactor
 from headrace.worker import threads
 from headrace.worker.isolation import START_WITHIN_SECONDS, Child, Children
 from headrace.worker.isolation_child import Job
-from headrace.worker.outcomes import arguments, called, called_sync, checked_config, failed, raised, storable, succeeded
+from headrace.worker.outcomes import arguments, called, called_sync, checked_config, failed, raised, storable
 from headrace.worker.registry import Context, Handler, Registry
 from headrace.worker.secrets import SecretMissing, Secrets
 
@@ -199,13 +199,9 @@ class Attempts:
         current: asyncio.Task[Any] = asyncio.current_task(self._loop)  # type: ignore[assignment]  # we are in one
         self._inline.add(current)
         try:
-            outcome = succeeded(await handler.function(*given), self._max_output_bytes)
+            outcome = await called(handler, given, self._max_output_bytes)
         except asyncio.CancelledError:
             outcome = raised(asyncio.CancelledError("the handler was cancelled from inside"))
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            outcome = raised(error)
         finally:
             self._inline.discard(current)
         if current.cancelling():
