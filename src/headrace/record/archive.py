@@ -24,11 +24,13 @@ from headrace.record.clock import now_ms
 from headrace.record.database import Database
 from headrace.record.tables import attempts, dead_letters, executions, partitions, set_aside
 
-KEY = ("execution_id", "run", "node", "attempt")
+KEY = ("execution_id", "node", "run", "attempt")
 VALUES = ("state", "worker", "queued_ms", "started_ms", "finished_ms", "due_ms", "output", "error", "reason")
+NOTHING = (None,) * len(VALUES)
 IDS_TOGETHER = 500
 
 Entry = tuple[str, Event]
+Row = list[Any]  # KEY and VALUES, which are in the order of the table
 
 
 @dataclass(slots=True)
@@ -44,12 +46,15 @@ class _Held:
     failed: int | None
     has_error: bool
     changed: bool = False
-    news: dict[str, Any] = field(default_factory=dict)
+    started_ms: int | None = None
+    finished_ms: int | None = None
+    error: str | None = None
+    error_node: str | None = None
 
-    def count(self, state: str) -> None:
+    def count(self, done: int, failed: int) -> None:
         if self.done is not None and self.failed is not None:  # what is unknown stays so until it is opened again
-            self.done += state in DONE
-            self.failed += state == NodeState.FAILED
+            self.done += done
+            self.failed += failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +138,7 @@ class Archive:
         refused: str | None,
     ) -> Applied:
         done = Applied()
-        rows: dict[tuple[str, int, str, int], dict[str, Any]] = {}
+        rows: dict[tuple[str, str, int, int], Row] = {}
         letters: list[dict[str, Any]] = []
         held = self._held(connection, {event.execution_id for _, event in entries})
         for entry_id, event in entries:
@@ -152,7 +157,7 @@ class Archive:
                 _move(x, entry_id, _bare(event))
             if x.status in TERMINAL_NAMES:
                 done.ended.append(Ended(event.execution_id, x.epoch, entry_id))
-        self._write(connection, held, list(rows.values()), letters)
+        self._write(connection, held, list(map(tuple, rows.values())), letters)
         if cursor is not None:
             self._advance_cursor(connection, partition, *cursor)
         return done
@@ -163,7 +168,7 @@ class Archive:
     def _held(self, connection: Connection, ids: Iterable[str]) -> dict[str, _Held]:
         found, wanted = {}, sorted(ids)
         for start in range(0, len(wanted), IDS_TOGETHER):
-            for name, *values in connection.execute(HELD, {"ids": wanted[start : start + IDS_TOGETHER]}):
+            for name, *values in connection.execute(HELD, {"ids": wanted[start : start + IDS_TOGETHER]}).all():
                 found[name] = _Held(*values)
         return found
 
@@ -171,18 +176,21 @@ class Archive:
         self,
         connection: Connection,
         held: Mapping[str, _Held],
-        rows: Sequence[dict[str, Any]],
+        rows: Sequence[tuple[Any, ...]],
         letters: Sequence[dict[str, Any]],
     ) -> None:
         if rows:
-            self._attempts.execute(connection, rows)
+            self._attempts.execute_in_order(connection, rows)
         if letters:
             connection.execute(self._database.insert(dead_letters).on_conflict_do_nothing(), letters)
         changed = [
-            {"x": name, "l": x.last, "s": x.status, "d": x.done, "f": x.failed} | {key: x.news.get(key) for key in NEWS}
+            {
+                "x": name, "l": x.last, "s": x.status, "d": x.done, "f": x.failed, "started_ms": x.started_ms,
+                "finished_ms": x.finished_ms, "error": x.error, "error_node": x.error_node,
+            }
             for name, x in held.items()
             if x.changed
-        ]
+        ]  # fmt: skip
         if changed:
             self._executions.execute(connection, changed)
 
@@ -203,8 +211,10 @@ def _upsert(statement: Any) -> UpdateBase:
 TERMINAL_NAMES = frozenset(state.name for state in TERMINAL_EXECUTIONS)
 KNOWN_STATES = frozenset(ExecutionState)
 UNREADABLE = msgspec.json.encode(Failure("error", "The error could not be stored: see the events set aside.")).decode()
-DONE = frozenset((NodeState.COMPLETED, NodeState.SKIPPED))
-NEWS = ("started_ms", "finished_ms", "error", "error_node")
+EXECUTION_NAMES = {state.value: state.name for state in ExecutionState}
+RUNNING = ExecutionState.RUNNING.value
+DONE = frozenset((NodeState.COMPLETED.value, NodeState.SKIPPED.value))
+FAILED, RETRYING = NodeState.FAILED.value, NodeState.RETRYING.value
 COLUMNS = {
     NodeState.QUEUED: ("queued_ms", ""),
     NodeState.RUNNING: ("started_ms", "worker"),
@@ -213,8 +223,14 @@ COLUMNS = {
     NodeState.FAILED: ("finished_ms", "error"),
     NodeState.SKIPPED: ("finished_ms", "reason"),
 }
-# By the state as events have it: its name, and where its time and its detail belong.
-WRITTEN = {state.value: (state.name, *COLUMNS.get(state, ("", ""))) for state in NodeState}
+AT = {name: position for position, name in enumerate((*KEY, *VALUES))}
+STATE, DUE_MS = AT["state"], AT["due_ms"]
+# By the state as events have it: its name, and where in a row its time and its detail belong, or 0.
+WRITTEN = {
+    state.value: (state.name, AT.get(when, 0), AT.get(detail, 0))
+    for state in NodeState
+    for when, detail in [COLUMNS.get(state, ("", ""))]
+}
 
 
 # Statements that every batch needs are built once: to build one takes as long as to execute it.
@@ -258,18 +274,20 @@ def _move(x: _Held, entry_id: str, event: Event) -> None:
         _fail(x, event)
     if not event.status:
         return
-    x.status = ExecutionState(event.status).name
-    if event.status == ExecutionState.RUNNING:
-        x.news.setdefault("started_ms", event.at_ms)
-    else:
-        x.news["finished_ms"] = event.at_ms
+    if event.status not in EXECUTION_NAMES:
+        raise ValueError(f"{event.status!r} is not a state of an execution")
+    x.status = EXECUTION_NAMES[event.status]
+    if event.status != RUNNING:
+        x.finished_ms = event.at_ms
+    elif x.started_ms is None:
+        x.started_ms = event.at_ms
 
 
 def _fail(x: _Held, event: Event) -> None:
     """Of several nodes that fail, the first one counts; an error without a node is the reason of the end."""
-    node = next((change.node for change in event.changes if change.state == NodeState.FAILED), None)
+    node = next((change.node for change in event.changes if change.state == FAILED), None)
     if node is None or not x.has_error:
-        x.news["error"], x.news["error_node"], x.has_error = event.error, node, True
+        x.error, x.error_node, x.has_error = event.error, node, True
 
 
 def _bare(event: Event) -> Event:
@@ -282,32 +300,32 @@ def _bare(event: Event) -> Event:
     )
 
 
-def _collect(rows: dict[tuple[str, int, str, int], dict[str, Any]], event: Event, x: _Held) -> list[dict[str, Any]]:
+def _collect(rows: dict[tuple[str, str, int, int], Row], event: Event, x: _Held) -> list[dict[str, Any]]:
     letters: list[dict[str, Any]] = []
+    execution_id, run, at_ms = event.execution_id, event.run, event.at_ms
+    done = 0
     for change in event.changes:
-        key = (event.execution_id, event.run, change.node, change.attempt)
+        state = change.state
+        if state not in WRITTEN:
+            raise ValueError(f"{state!r} is not a state of a node")
+        key = (execution_id, change.node, run, change.attempt)
         row = rows.get(key)
         if row is None:
-            row = rows[key] = dict.fromkeys(VALUES)
-            row.update(zip(KEY, key, strict=True))
-        _apply_change(row, change, event.at_ms)
-        if event.run == x.run:
-            x.count(change.state)
-        if change.state == NodeState.FAILED:
+            row = rows[key] = [*key, *NOTHING]
+        row[STATE], when, detail = WRITTEN[state]
+        if when:
+            row[when] = at_ms
+        if detail:
+            row[detail] = change.detail
+        if state in DONE:
+            done += 1
+        elif state == RETRYING:
+            row[DUE_MS] = change.due_ms
+        elif state == FAILED:
             letters.append(_letter(event, change, x))
+    if run == x.run:
+        x.count(done, len(letters))
     return letters
-
-
-def _apply_change(row: dict[str, Any], change: Change, at_ms: int) -> None:
-    if change.state not in WRITTEN:
-        raise ValueError(f"{change.state!r} is not a state of a node")
-    row["state"], when, detail = WRITTEN[change.state]
-    if when:
-        row[when] = at_ms
-    if detail:
-        row[detail] = change.detail
-    if change.state == NodeState.RETRYING:
-        row["due_ms"] = change.due_ms
 
 
 def _letter(event: Event, change: Change, x: _Held) -> dict[str, Any]:
