@@ -12,7 +12,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, Text, bindparam, case, exc, func, insert, select, update
+from sqlalchemy import (
+    ARRAY,
+    Column,
+    ColumnElement,
+    Connection,
+    String,
+    any_,
+    bindparam,
+    exc,
+    func,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.sql.dml import UpdateBase
 from uuid_utils import uuid7
 
@@ -25,12 +38,9 @@ from headrace.record.database import Database
 from headrace.record.tables import attempts, dead_letters, executions, partitions, set_aside
 
 KEY = ("execution_id", "node", "run", "attempt")
-VALUES = ("state", "worker", "queued_ms", "started_ms", "finished_ms", "due_ms", "output", "error", "reason")
-NOTHING = (None,) * len(VALUES)
-IDS_TOGETHER = 500
 
 Entry = tuple[str, Event]
-Row = list[Any]  # KEY and VALUES, which are in the order of the table
+Row = dict[str, Any]  # by column: what is known of an attempt
 
 
 @dataclass(slots=True)
@@ -46,10 +56,7 @@ class _Held:
     failed: int | None
     has_error: bool
     changed: bool = False
-    started_ms: int | None = None
-    finished_ms: int | None = None
-    error: str | None = None
-    error_node: str | None = None
+    news: dict[str, Any] = field(default_factory=dict)
 
     def count(self, done: int, failed: int) -> None:
         if self.done is not None and self.failed is not None:  # what is unknown stays so until it is opened again
@@ -88,8 +95,9 @@ class Archive:
         """`letters`: which final failures become dead letters, as DLQ_POLICY says."""
         self._database = database
         self._letters = letters
-        self._attempts = Bulk(_upsert(database.insert(attempts)))
-        self._executions = Bulk(UPDATE_EXECUTION)
+        self._among = HELD.where(_is_among(executions.c.id, is_sqlite=database.is_sqlite))
+        self._attempts: dict[tuple[str, ...], Bulk] = {}
+        self._executions: dict[tuple[str, ...], Bulk] = {}
         cursors = database.insert(partitions)
         newer = {"cursor": cursors.excluded.cursor}
         self._cursors = Bulk(cursors.on_conflict_do_update(index_elements=["number"], set_=newer))
@@ -149,7 +157,9 @@ class Archive:
             done.applied += 1
             done.events.append(event)
             if refused is None:
-                letters += [one for one in _collect(rows, event, x) if self._is_kept(one)]
+                for letter in _collect(rows, event, x):
+                    if self._is_kept(letter):
+                        letters.append(letter)
                 _move(x, entry_id, event)
             else:
                 done.set_aside += 1
@@ -157,7 +167,7 @@ class Archive:
                 _move(x, entry_id, _bare(event))
             if x.status in TERMINAL_NAMES:
                 done.ended.append(Ended(event.execution_id, x.epoch, entry_id))
-        self._write(connection, held, list(map(tuple, rows.values())), letters)
+        self._write(connection, held, rows.values(), letters)
         if cursor is not None:
             self._advance_cursor(connection, partition, *cursor)
         return done
@@ -166,46 +176,67 @@ class Archive:
         return self._letters == "all" or not _is_retryable(letter["error"])
 
     def _held(self, connection: Connection, ids: Iterable[str]) -> dict[str, _Held]:
-        found, wanted = {}, sorted(ids)
-        for start in range(0, len(wanted), IDS_TOGETHER):
-            for name, *values in connection.execute(HELD, {"ids": wanted[start : start + IDS_TOGETHER]}).all():
-                found[name] = _Held(*values)
-        return found
+        wanted = list(ids)
+        among = msgspec.json.encode(wanted).decode() if self._database.is_sqlite else wanted
+        return {name: _Held(*values) for name, *values in connection.execute(self._among, {"ids": among}).all()}
 
     def _write(
         self,
         connection: Connection,
         held: Mapping[str, _Held],
-        rows: Sequence[tuple[Any, ...]],
+        rows: Iterable[Row],
         letters: Sequence[dict[str, Any]],
     ) -> None:
-        if rows:
-            self._attempts.execute_in_order(connection, rows)
+        """Rows of the same columns are written together: a column without a value costs more than one that has one."""
+        for columns, alike in _by_columns(rows).items():
+            if columns not in self._attempts:
+                self._attempts[columns] = Bulk(_upsert(self._database.insert(attempts), columns), columns)
+            self._attempts[columns].execute(connection, alike)
         if letters:
             connection.execute(self._database.insert(dead_letters).on_conflict_do_nothing(), letters)
         changed = [
-            {
-                "x": name, "l": x.last, "s": x.status, "d": x.done, "f": x.failed, "started_ms": x.started_ms,
-                "finished_ms": x.finished_ms, "error": x.error, "error_node": x.error_node,
-            }
+            {"x": name, "last_event": x.last, "status": x.status, "done": x.done, "failed": x.failed, **x.news}
             for name, x in held.items()
             if x.changed
-        ]  # fmt: skip
-        if changed:
-            self._executions.execute(connection, changed)
+        ]
+        for columns, alike in _by_columns(changed).items():
+            if columns not in self._executions:
+                self._executions[columns] = Bulk(_update(columns[1:]))
+            self._executions[columns].execute(connection, alike)
 
     def _advance_cursor(self, connection: Connection, partition: int, count: int, cursor: str) -> None:
         self._cursors.execute(connection, [{"number": partition, "count": count, "cursor": cursor}])
 
 
-def _upsert(statement: Any) -> UpdateBase:
+def _is_among(column: Column[str], *, is_sqlite: bool) -> ColumnElement[bool]:
+    """`ids` is one parameter, however many they are: the statement stays the same. SQLite takes it as JSON."""
+    if is_sqlite:
+        each = func.json_each(bindparam("ids", type_=String())).table_valued("value")
+        return column.in_(select(each.c.value))
+    return column == any_(bindparam("ids", type_=ARRAY(String())))
+
+
+def _by_columns(rows: Iterable[Row]) -> dict[tuple[str, ...], list[Row]]:
+    found: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        found.setdefault(tuple(row), []).append(row)
+    return found
+
+
+def _upsert(statement: Any, columns: Sequence[str]) -> UpdateBase:
     """An attempt as far as it is known now: what is new replaces what is known."""
-    newer = {name: statement.excluded[name] for name in VALUES}
-    kept = {name: func.coalesce(newer[name], attempts.c[name]) for name in VALUES if name != "state"}
-    upsert: UpdateBase = statement.on_conflict_do_update(
-        index_elements=list(KEY), set_={"state": newer["state"], **kept}
-    )
+    newer = {name: statement.excluded[name] for name in columns if name not in KEY}
+    upsert: UpdateBase = statement.on_conflict_do_update(index_elements=KEY, set_=newer)
     return upsert
+
+
+def _update(columns: Sequence[str]) -> UpdateBase:
+    """What is new replaces what is known of an execution, except the start: one that is opened again after a loss began
+    when it began. The next run has a start of its own."""
+    newer: dict[str, Any] = {name: bindparam(name) for name in columns}
+    if "started_ms" in newer:
+        newer["started_ms"] = func.coalesce(executions.c.started_ms, newer["started_ms"])
+    return update(executions).where(executions.c.id == bindparam("x")).values(newer)
 
 
 TERMINAL_NAMES = frozenset(state.name for state in TERMINAL_EXECUTIONS)
@@ -223,14 +254,8 @@ COLUMNS = {
     NodeState.FAILED: ("finished_ms", "error"),
     NodeState.SKIPPED: ("finished_ms", "reason"),
 }
-AT = {name: position for position, name in enumerate((*KEY, *VALUES))}
-STATE, DUE_MS = AT["state"], AT["due_ms"]
-# By the state as events have it: its name, and where in a row its time and its detail belong, or 0.
-WRITTEN = {
-    state.value: (state.name, AT.get(when, 0), AT.get(detail, 0))
-    for state in NodeState
-    for when, detail in [COLUMNS.get(state, ("", ""))]
-}
+# By the state as events have it: its name, and where its time and its detail belong.
+WRITTEN = {state.value: (state.name, *COLUMNS.get(state, ("", ""))) for state in NodeState}
 
 
 # Statements that every batch needs are built once: to build one takes as long as to execute it.
@@ -240,29 +265,9 @@ HELD = (
         executions.c.id, executions.c.run, executions.c.epoch, executions.c.last_event, executions.c.workflow,
         executions.c.status, executions.c.done, executions.c.failed, executions.c.error.is_not(None).label("has_error"),
     )
-    .where(executions.c.id.in_(bindparam("ids", expanding=True)))
     .order_by(executions.c.id)  # always the same order of locks
     .with_for_update()
 )  # fmt: skip
-
-# What is new replaces what is known, except the start: an execution that is opened again after a loss began when it
-# began. The next run has a start of its own. An error comes with its node, or without one.
-UPDATE_EXECUTION = (
-    update(executions)
-    .where(executions.c.id == bindparam("x"))
-    .values(
-        last_event=bindparam("l"),
-        status=bindparam("s"),
-        done=bindparam("d"),
-        failed=bindparam("f"),
-        started_ms=func.coalesce(executions.c.started_ms, bindparam("started_ms")),
-        finished_ms=func.coalesce(bindparam("finished_ms"), executions.c.finished_ms),
-        error=func.coalesce(bindparam("error"), executions.c.error),
-        error_node=case(
-            (bindparam("error", type_=Text()).is_(None), executions.c.error_node), else_=bindparam("error_node")
-        ),
-    )
-)
 
 
 def _move(x: _Held, entry_id: str, event: Event) -> None:
@@ -277,17 +282,17 @@ def _move(x: _Held, entry_id: str, event: Event) -> None:
     if event.status not in EXECUTION_NAMES:
         raise ValueError(f"{event.status!r} is not a state of an execution")
     x.status = EXECUTION_NAMES[event.status]
-    if event.status != RUNNING:
-        x.finished_ms = event.at_ms
-    elif x.started_ms is None:
-        x.started_ms = event.at_ms
+    if event.status == RUNNING:
+        x.news.setdefault("started_ms", event.at_ms)
+    else:
+        x.news["finished_ms"] = event.at_ms
 
 
 def _fail(x: _Held, event: Event) -> None:
     """Of several nodes that fail, the first one counts; an error without a node is the reason of the end."""
     node = next((change.node for change in event.changes if change.state == FAILED), None)
     if node is None or not x.has_error:
-        x.error, x.error_node, x.has_error = event.error, node, True
+        x.news["error"], x.news["error_node"], x.has_error = event.error, node, True
 
 
 def _bare(event: Event) -> Event:
@@ -308,11 +313,12 @@ def _collect(rows: dict[tuple[str, str, int, int], Row], event: Event, x: _Held)
         state = change.state
         if state not in WRITTEN:
             raise ValueError(f"{state!r} is not a state of a node")
-        key = (execution_id, change.node, run, change.attempt)
-        row = rows.get(key)
+        node, attempt = change.node, change.attempt
+        row = rows.get((execution_id, node, run, attempt))
         if row is None:
-            row = rows[key] = [*key, *NOTHING]
-        row[STATE], when, detail = WRITTEN[state]
+            row = {"execution_id": execution_id, "node": node, "run": run, "attempt": attempt}
+            rows[execution_id, node, run, attempt] = row
+        row["state"], when, detail = WRITTEN[state]
         if when:
             row[when] = at_ms
         if detail:
@@ -320,7 +326,7 @@ def _collect(rows: dict[tuple[str, str, int, int], Row], event: Event, x: _Held)
         if state in DONE:
             done += 1
         elif state == RETRYING:
-            row[DUE_MS] = change.due_ms
+            row["due_ms"] = change.due_ms
         elif state == FAILED:
             letters.append(_letter(event, change, x))
     if run == x.run:

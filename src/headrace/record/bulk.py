@@ -23,15 +23,8 @@ class Bulk:
         self._compiled: tuple[str, Callable[[Mapping[str, Any]], tuple[Any, ...]]] | None = None
 
     def execute(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-        text, values = self._compiled or self._compile(connection)
+        if self._compiled is None:
+            compiled: Any = self._statement.compile(dialect=connection.dialect, column_keys=self._columns)
+            self._compiled = str(compiled), itemgetter(*compiled.positiontup)
+        text, values = self._compiled
         connection.exec_driver_sql(text, [values(row) for row in rows])
-
-    def execute_in_order(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Rows that have the values of an insert in the order of the table."""
-        text, _ = self._compiled or self._compile(connection)
-        connection.exec_driver_sql(text, rows)
-
-    def _compile(self, connection: Connection) -> tuple[str, Callable[[Mapping[str, Any]], tuple[Any, ...]]]:
-        compiled: Any = self._statement.compile(dialect=connection.dialect, column_keys=self._columns)
-        self._compiled = str(compiled), itemgetter(*compiled.positiontup)
-        return self._compiled
