@@ -140,9 +140,8 @@ class Archiver:
         """What SQL has to its end leaves the hot store. Gives what is still there."""
         if not ended:
             return []
-        items = [(one.execution_id, one.epoch, one.last_event) for one in ended]
         ttl = self._settings.hot_ttl_seconds
-        gone = set(await self._store.forget(partition, items, definition_ttl_seconds=ttl))
+        gone = set(await self._store.forget(partition, ended, definition_ttl_seconds=ttl))
         left = [one for position, one in enumerate(ended) if position not in gone]
         if not left:
             return []

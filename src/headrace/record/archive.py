@@ -7,9 +7,10 @@ cursor are one transaction: whoever delivers the events, and however often, the 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from sqlalchemy import (
@@ -64,8 +65,7 @@ class _Held:
             self.failed += failed
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(NamedTuple):
     """An execution whose end is in the record now: the hot store may forget it."""
 
     execution_id: str
@@ -217,9 +217,9 @@ def _is_among(column: Column[str], *, is_sqlite: bool) -> ColumnElement[bool]:
 
 
 def _by_columns(rows: Iterable[Row]) -> dict[tuple[str, ...], list[Row]]:
-    found: dict[tuple[str, ...], list[Row]] = {}
+    found = defaultdict[tuple[str, ...], list[Row]](list)
     for row in rows:
-        found.setdefault(tuple(row), []).append(row)
+        found[tuple(row)].append(row)
     return found
 
 
