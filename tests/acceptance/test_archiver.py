@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from headrace.engine.archiver import Archiver
+from headrace.engine import archiver as archiving
+from headrace.engine.archiver import BATCH_BYTES, FIRST_ENTRIES, MANY_EVENTS, MOST_ENTRIES, PATIENCE, Archiver
 from headrace.hot import codec
 from headrace.hot.store import HotStore
+from headrace.model.messages import Change, Event
 from headrace.record.acceptance import Acceptance, Accepted
 from headrace.record.archive import Archive
 from headrace.record.database import Database
@@ -159,7 +161,43 @@ async def test_draining_ends_though_there_is_always_something_new(
     assert await archived(database) >= 500
 
 
-# ---- who works, and where
+@pytest.mark.parametrize(
+    ("count", "size", "next_count"),
+    [
+        (1, 10, FIRST_ENTRIES),
+        (50, 10, MOST_ENTRIES),
+        (50, BATCH_BYTES // 10, 10),
+        (1, BATCH_BYTES // 10, 10),
+        (1, 2 * BATCH_BYTES, 1),
+    ],
+)
+def test_the_next_batch_is_as_large_as_fits(count: int, size: int, next_count: int) -> None:
+    detail = "x" * (size // 2)  # each entry has two events
+    event = Event("x", EPOCH, 1, 1, "", 0, "", "", [Change("n", "C", 1, detail)])
+    entries = [(f"{number}-0", event) for number in range(count) for _ in range(2)]
+    assert archiving._as_many_as_fit(entries) == next_count
+
+
+# ---- who works, when and where
+
+
+@pytest.mark.parametrize(("kind", "partitions"), [("sqlite", 1)], indirect=True)
+async def test_where_much_happens_it_waits_longer(
+    store: HotStore, database: Database, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, pauses = Settings(), list[float]()
+
+    async def pause(stop: asyncio.Event, seconds: float) -> None:
+        pauses.append(seconds / settings.orchestrator_archive_interval)
+        if len(pauses) == 1:
+            await outbox.write(MANY_EVENTS - 1)
+        else:
+            stop.set()
+
+    monkeypatch.setattr(archiving, "_pause", pause)
+    await outbox.write(MANY_EVENTS)
+    await Archiver(store, Archive(database), Logs(database), settings, "a").run(0, asyncio.Event())
+    assert pauses == pytest.approx([PATIENCE, 1])
 
 
 @pytest.mark.parametrize("kind", ["sqlite"], indirect=True)

@@ -24,6 +24,8 @@ from headrace.settings import Settings
 FIRST_ENTRIES = 20
 MOST_ENTRIES = 200
 BATCH_BYTES = 8 << 20
+MANY_EVENTS = 300
+PATIENCE = 3  # intervals
 KEEP_EVENTS_MS = 60_000
 TRIM_EVERY_MS = 5_000
 AWAY_SECONDS = 0.5
@@ -53,18 +55,23 @@ class Archiver:
         self._name = name
         self._spans = spans
         self._ended: list[list[Ended]] = [[] for _ in range(store.partitions)]
+        self._most = [FIRST_ENTRIES] * store.partitions
         self._trimmed_ms = [0] * store.partitions
         self._tallies = [Tally() for _ in range(store.partitions)]
 
     async def run(self, partition: int, stop: asyncio.Event) -> None:
-        """One partition, until told to stop; what has happened until then is archived."""
+        """One partition, until told to stop; what has happened until then is archived.
+
+        Where much happens, it waits longer: the changes of an attempt that come together are written once."""
+        interval = self._settings.orchestrator_archive_interval
         while not stop.is_set():
             try:
+                count = 0
                 if await self._store.hold(partition, "archive", self._name, DUTY_MS):
-                    await self.drain(partition)
+                    count = await self.drain(partition)
                     await self._archive_logs(partition)
                     await self._forget_rest(partition)
-                await _pause(stop, self._settings.orchestrator_archive_interval)
+                await _pause(stop, interval if count < MANY_EVENTS else PATIENCE * interval)
             except (StoreUnavailable, RecordUnavailable) as error:
                 log.warning("archiving waits", partition=partition, error=str(error))
                 await _pause(stop, AWAY_SECONDS)
@@ -73,16 +80,19 @@ class Archiver:
         except (StoreUnavailable, RecordUnavailable) as error:
             log.warning("stopped before all was archived: it is read again later", error=str(error))
 
-    async def drain(self, partition: int) -> None:
-        """Everything that happened before this call, in bounded batches; under load there is always something new."""
+    async def drain(self, partition: int) -> int:
+        """Everything that happened before this call, in bounded batches; under load there is always something new.
+
+        Gives the number of events."""
         newest = event_order(await self._store.last_event(partition))
         cursor = await self._archive.cursor(partition)
-        most = FIRST_ENTRIES
+        count = 0
         while event_order(cursor) < newest:
-            entries = await self._store.read_events(partition, cursor, most, block=False)
+            entries = await self._store.read_events(partition, cursor, self._most[partition], block=False)
             if not entries:
                 break
-            most = _as_many_as_fit(most, entries)
+            count += len(entries)
+            self._most[partition] = _as_many_as_fit(entries)
             done = await self._archive.apply(partition, self._store.partitions, entries)
             cursor = entries[-1][0]
             self.set_aside += done.set_aside
@@ -95,6 +105,7 @@ class Archiver:
             self.lag_seconds[partition] = max(0.0, (now_ms - entries[-1][1].at_ms) / 1000)
             await self._trim(partition, cursor, now_ms)
         self.lag_seconds[partition] = 0.0
+        return count
 
     async def _trim(self, partition: int, cursor: str, now_ms: int) -> None:
         """Events that are archived and a minute old: live views may still read the younger ones."""
@@ -129,9 +140,8 @@ class Archiver:
         """What SQL has to its end leaves the hot store. Gives what is still there."""
         if not ended:
             return []
-        items = [(one.execution_id, one.epoch, one.last_event) for one in ended]
         ttl = self._settings.hot_ttl_seconds
-        gone = set(await self._store.forget(partition, items, definition_ttl_seconds=ttl))
+        gone = set(await self._store.forget(partition, ended, definition_ttl_seconds=ttl))
         left = [one for position, one in enumerate(ended) if position not in gone]
         if not left:
             return []
@@ -139,10 +149,11 @@ class Archiver:
         return [one for one, there in zip(left, held, strict=True) if there and there.epoch == one.epoch]
 
 
-def _as_many_as_fit(read: int, entries: Sequence[Entry]) -> int:
-    """How many entries to read next, if they are like those just read: `read` was the most that these could be."""
+def _as_many_as_fit(entries: Sequence[Entry]) -> int:
+    """How many entries to read next, if they are like those just read."""
+    count = len({entry_id for entry_id, _ in entries})
     size = sum(len(change.detail) for _, event in entries for change in event.changes)
-    return max(1, min(MOST_ENTRIES, 4 * read, BATCH_BYTES * read // max(size, 1)))
+    return max(1, min(MOST_ENTRIES, max(FIRST_ENTRIES, 4 * count), BATCH_BYTES * count // max(size, 1)))
 
 
 async def _pause(stop: asyncio.Event, seconds: float) -> None:

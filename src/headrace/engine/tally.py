@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Final
 
-from headrace.model.messages import Change, Event
+from headrace.model.messages import Event
 from headrace.model.state import TERMINAL_EXECUTIONS, ExecutionState, NodeState
 
 BOUNDS_SECONDS: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 3600.0)
@@ -28,6 +28,13 @@ OUTCOMES: Final[Mapping[str, str]] = {
 LOST: Final = '{"code":"worker_lost"'  # the beginning of a Failure
 
 
+# By the state as events have it.
+BEGUN: Final = NodeState.RUNNING.value
+COUNTED: Final = {str(state): f"nodes:{outcome}" for state, outcome in OUTCOMES.items()}
+RUNS: Final = ExecutionState.RUNNING.value
+ENDED: Final = {state.value: f"executions:{state.name}" for state in TERMINAL_EXECUTIONS}
+
+
 class Tally:
     """Of one partition: what was counted since it was last taken away."""
 
@@ -40,33 +47,37 @@ class Tally:
         return taken
 
     def add(self, events: Iterable[Event]) -> None:
+        started_ms = self._started_ms
+        happened: list[str] = []
+        attempts_ms: list[int] = []
+        executions_ms: list[int] = []
         for event in events:
+            execution_id, run, at_ms, status = event.execution_id, event.run, event.at_ms, event.status
             for change in event.changes:
-                self._add_change(event, change)
-            if event.status == ExecutionState.RUNNING:
-                self._begin((event.execution_id, event.run), event.at_ms)
-            elif event.status in TERMINAL_EXECUTIONS:
-                self._counts[f"executions:{ExecutionState(event.status).name}"] += 1
-                self._end("execution", (event.execution_id, event.run), event.at_ms)
+                state = change.state
+                if state == BEGUN:  # reopened after a loss, it still began when it began
+                    started_ms.setdefault((execution_id, run, change.node, change.attempt), at_ms)
+                elif state in COUNTED:
+                    happened.append(COUNTED[state])
+                    began_ms = started_ms.pop((execution_id, run, change.node, change.attempt), None)
+                    if began_ms is not None:
+                        attempts_ms.append(at_ms - began_ms)
+                    if change.detail.startswith(LOST):
+                        happened.append("lost_leases")
+            if status == RUNS:
+                started_ms.setdefault((execution_id, run), at_ms)
+            elif status in ENDED:
+                happened.append(ENDED[status])
+                began_ms = started_ms.pop((execution_id, run), None)
+                if began_ms is not None:
+                    executions_ms.append(at_ms - began_ms)
+        self._counts.update(happened)
+        self._time("attempt", attempts_ms)
+        self._time("execution", executions_ms)
+        while len(started_ms) > MOST_STARTED:
+            del started_ms[next(iter(started_ms))]  # the oldest
 
-    def _add_change(self, event: Event, change: Change) -> None:
-        attempt = (event.execution_id, event.run, change.node, change.attempt)
-        if change.state == NodeState.RUNNING:
-            self._begin(attempt, event.at_ms)
-        elif outcome := OUTCOMES.get(change.state):
-            self._counts[f"nodes:{outcome}"] += 1
-            self._end("attempt", attempt, event.at_ms)
-            if change.detail.startswith(LOST):
-                self._counts["lost_leases"] += 1
-
-    def _begin(self, what: Hashable, at_ms: int) -> None:
-        self._started_ms.setdefault(what, at_ms)  # reopened after a loss, it still began when it began
-        if len(self._started_ms) > MOST_STARTED:
-            del self._started_ms[next(iter(self._started_ms))]  # the oldest
-
-    def _end(self, kind: str, what: Hashable, at_ms: int) -> None:
-        if (began_ms := self._started_ms.pop(what, None)) is None:
-            return
-        took_ms = max(0, at_ms - began_ms)
-        self._counts[f"{kind}:bucket:{bisect_left(BOUNDS_SECONDS, took_ms / 1000)}"] += 1
-        self._counts[f"{kind}:ms"] += took_ms
+    def _time(self, kind: str, took_ms: Iterable[int]) -> None:
+        for ms, count in Counter(took_ms).items():
+            self._counts[f"{kind}:bucket:{bisect_left(BOUNDS_SECONDS, ms / 1000)}"] += count
+            self._counts[f"{kind}:ms"] += max(0, ms) * count

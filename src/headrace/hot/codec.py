@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import repeat
 
 import msgspec
@@ -173,16 +174,23 @@ def read_events(fields: Sequence[bytes]) -> list[Event]:
 
 def _read_event(parts: Sequence[str]) -> Event:
     execution_id, epoch, run, seq, previous, at_ms, status, error = parts[0].split("|", 7)
-    changes = [_read_change(parts[i], parts[i + 1]) for i in range(1, len(parts), 2)]
+    changes = list(map(_read_change, parts[1::2], parts[2::2]))
     return Event(execution_id, epoch, int(run), int(seq), previous, int(at_ms), status, error, changes)
 
 
 def _read_change(node: str, text: str) -> Change:
-    state, (attempt, _, detail) = text[0], text[1:].partition(" ")
+    what, _, detail = text.partition(" ")
+    state, attempt = _state_and_attempt(what)
     if state == _RETRYING:
         due_ms, _, detail = detail.partition(" ")
-        return Change(node, state, int(attempt), detail, int(due_ms))
-    return Change(node, state, int(attempt), detail)
+        return Change(node, state, attempt, detail, int(due_ms))
+    return Change(node, state, attempt, detail)
+
+
+@lru_cache(1000)
+def _state_and_attempt(what: str) -> tuple[str, int]:
+    """Nearly always one of a few."""
+    return what[0], int(what[1:])
 
 
 def read_record(raw: bytes | None) -> Record:

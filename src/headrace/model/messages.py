@@ -181,7 +181,7 @@ class Due(msgspec.Struct, frozen=True, array_like=True):
     definition: str
 
 
-class Change(msgspec.Struct, frozen=True):
+class Change(msgspec.Struct, frozen=True, gc=False):
     """A node's new state. `detail` is of RUNNING the worker, of COMPLETED the output, of a failure the Failure."""
 
     node: str
@@ -191,7 +191,7 @@ class Change(msgspec.Struct, frozen=True):
     due_ms: int = 0
 
 
-class Event(msgspec.Struct, frozen=True):
+class Event(msgspec.Struct, frozen=True, gc=False):
     """An entry of the events stream: all that one call changed in one execution.
 
     `previous` is the id of the execution's event before this one: a reader that applies an event only after its

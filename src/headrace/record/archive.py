@@ -7,12 +7,26 @@ cursor are one transaction: whoever delivers the events, and however often, the 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
-from sqlalchemy import Connection, Text, bindparam, case, exc, func, insert, select, update
+from sqlalchemy import (
+    ARRAY,
+    Column,
+    ColumnElement,
+    Connection,
+    String,
+    any_,
+    bindparam,
+    exc,
+    func,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.sql.dml import UpdateBase
 from uuid_utils import uuid7
 
@@ -24,11 +38,10 @@ from headrace.record.clock import now_ms
 from headrace.record.database import Database
 from headrace.record.tables import attempts, dead_letters, executions, partitions, set_aside
 
-KEY = ("execution_id", "run", "node", "attempt")
-VALUES = ("state", "worker", "queued_ms", "started_ms", "finished_ms", "due_ms", "output", "error", "reason")
-IDS_TOGETHER = 500
+KEY = ("execution_id", "node", "run", "attempt")
 
 Entry = tuple[str, Event]
+Row = dict[str, Any]  # by column: what is known of an attempt
 
 
 @dataclass(slots=True)
@@ -46,14 +59,13 @@ class _Held:
     changed: bool = False
     news: dict[str, Any] = field(default_factory=dict)
 
-    def count(self, state: str) -> None:
+    def count(self, done: int, failed: int) -> None:
         if self.done is not None and self.failed is not None:  # what is unknown stays so until it is opened again
-            self.done += state in DONE
-            self.failed += state == NodeState.FAILED
+            self.done += done
+            self.failed += failed
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(NamedTuple):
     """An execution whose end is in the record now: the hot store may forget it."""
 
     execution_id: str
@@ -83,8 +95,9 @@ class Archive:
         """`letters`: which final failures become dead letters, as DLQ_POLICY says."""
         self._database = database
         self._letters = letters
-        self._attempts = Bulk(_upsert(database.insert(attempts)))
-        self._executions = Bulk(UPDATE_EXECUTION)
+        self._among = HELD.where(_is_among(executions.c.id, is_sqlite=database.is_sqlite))
+        self._attempts: dict[tuple[str, ...], Bulk] = {}
+        self._executions: dict[tuple[str, ...], Bulk] = {}
         cursors = database.insert(partitions)
         newer = {"cursor": cursors.excluded.cursor}
         self._cursors = Bulk(cursors.on_conflict_do_update(index_elements=["number"], set_=newer))
@@ -133,7 +146,7 @@ class Archive:
         refused: str | None,
     ) -> Applied:
         done = Applied()
-        rows: dict[tuple[str, int, str, int], dict[str, Any]] = {}
+        rows: dict[tuple[str, str, int, int], Row] = {}
         letters: list[dict[str, Any]] = []
         held = self._held(connection, {event.execution_id for _, event in entries})
         for entry_id, event in entries:
@@ -144,7 +157,9 @@ class Archive:
             done.applied += 1
             done.events.append(event)
             if refused is None:
-                letters += [one for one in _collect(rows, event, x) if self._is_kept(one)]
+                for letter in _collect(rows, event, x):
+                    if self._is_kept(letter):
+                        letters.append(letter)
                 _move(x, entry_id, event)
             else:
                 done.set_aside += 1
@@ -152,7 +167,7 @@ class Archive:
                 _move(x, entry_id, _bare(event))
             if x.status in TERMINAL_NAMES:
                 done.ended.append(Ended(event.execution_id, x.epoch, entry_id))
-        self._write(connection, held, list(rows.values()), letters)
+        self._write(connection, held, rows.values(), letters)
         if cursor is not None:
             self._advance_cursor(connection, partition, *cursor)
         return done
@@ -161,50 +176,76 @@ class Archive:
         return self._letters == "all" or not _is_retryable(letter["error"])
 
     def _held(self, connection: Connection, ids: Iterable[str]) -> dict[str, _Held]:
-        found, wanted = {}, sorted(ids)
-        for start in range(0, len(wanted), IDS_TOGETHER):
-            for name, *values in connection.execute(HELD, {"ids": wanted[start : start + IDS_TOGETHER]}):
-                found[name] = _Held(*values)
-        return found
+        wanted = list(ids)
+        among = msgspec.json.encode(wanted).decode() if self._database.is_sqlite else wanted
+        return {name: _Held(*values) for name, *values in connection.execute(self._among, {"ids": among}).all()}
 
     def _write(
         self,
         connection: Connection,
         held: Mapping[str, _Held],
-        rows: Sequence[dict[str, Any]],
+        rows: Iterable[Row],
         letters: Sequence[dict[str, Any]],
     ) -> None:
-        if rows:
-            self._attempts.execute(connection, rows)
+        """Rows of the same columns are written together: a column without a value costs more than one that has one."""
+        for columns, alike in _by_columns(rows).items():
+            if columns not in self._attempts:
+                self._attempts[columns] = Bulk(_upsert(self._database.insert(attempts), columns), columns)
+            self._attempts[columns].execute(connection, alike)
         if letters:
             connection.execute(self._database.insert(dead_letters).on_conflict_do_nothing(), letters)
         changed = [
-            {"x": name, "l": x.last, "s": x.status, "d": x.done, "f": x.failed} | {key: x.news.get(key) for key in NEWS}
+            {"x": name, "last_event": x.last, "status": x.status, "done": x.done, "failed": x.failed, **x.news}
             for name, x in held.items()
             if x.changed
         ]
-        if changed:
-            self._executions.execute(connection, changed)
+        for columns, alike in _by_columns(changed).items():
+            if columns not in self._executions:
+                self._executions[columns] = Bulk(_update(columns[1:]))
+            self._executions[columns].execute(connection, alike)
 
     def _advance_cursor(self, connection: Connection, partition: int, count: int, cursor: str) -> None:
         self._cursors.execute(connection, [{"number": partition, "count": count, "cursor": cursor}])
 
 
-def _upsert(statement: Any) -> UpdateBase:
+def _is_among(column: Column[str], *, is_sqlite: bool) -> ColumnElement[bool]:
+    """`ids` is one parameter, however many they are: the statement stays the same. SQLite takes it as JSON."""
+    if is_sqlite:
+        each = func.json_each(bindparam("ids", type_=String())).table_valued("value")
+        return column.in_(select(each.c.value))
+    return column == any_(bindparam("ids", type_=ARRAY(String())))
+
+
+def _by_columns(rows: Iterable[Row]) -> dict[tuple[str, ...], list[Row]]:
+    found = defaultdict[tuple[str, ...], list[Row]](list)
+    for row in rows:
+        found[tuple(row)].append(row)
+    return found
+
+
+def _upsert(statement: Any, columns: Sequence[str]) -> UpdateBase:
     """An attempt as far as it is known now: what is new replaces what is known."""
-    newer = {name: statement.excluded[name] for name in VALUES}
-    kept = {name: func.coalesce(newer[name], attempts.c[name]) for name in VALUES if name != "state"}
-    upsert: UpdateBase = statement.on_conflict_do_update(
-        index_elements=list(KEY), set_={"state": newer["state"], **kept}
-    )
+    newer = {name: statement.excluded[name] for name in columns if name not in KEY}
+    upsert: UpdateBase = statement.on_conflict_do_update(index_elements=KEY, set_=newer)
     return upsert
+
+
+def _update(columns: Sequence[str]) -> UpdateBase:
+    """What is new replaces what is known of an execution, except the start: one that is opened again after a loss began
+    when it began. The next run has a start of its own."""
+    newer: dict[str, Any] = {name: bindparam(name) for name in columns}
+    if "started_ms" in newer:
+        newer["started_ms"] = func.coalesce(executions.c.started_ms, newer["started_ms"])
+    return update(executions).where(executions.c.id == bindparam("x")).values(newer)
 
 
 TERMINAL_NAMES = frozenset(state.name for state in TERMINAL_EXECUTIONS)
 KNOWN_STATES = frozenset(ExecutionState)
 UNREADABLE = msgspec.json.encode(Failure("error", "The error could not be stored: see the events set aside.")).decode()
-DONE = frozenset((NodeState.COMPLETED, NodeState.SKIPPED))
-NEWS = ("started_ms", "finished_ms", "error", "error_node")
+EXECUTION_NAMES = {state.value: state.name for state in ExecutionState}
+RUNNING = ExecutionState.RUNNING.value
+DONE = frozenset((NodeState.COMPLETED.value, NodeState.SKIPPED.value))
+FAILED, RETRYING = NodeState.FAILED.value, NodeState.RETRYING.value
 COLUMNS = {
     NodeState.QUEUED: ("queued_ms", ""),
     NodeState.RUNNING: ("started_ms", "worker"),
@@ -224,29 +265,9 @@ HELD = (
         executions.c.id, executions.c.run, executions.c.epoch, executions.c.last_event, executions.c.workflow,
         executions.c.status, executions.c.done, executions.c.failed, executions.c.error.is_not(None).label("has_error"),
     )
-    .where(executions.c.id.in_(bindparam("ids", expanding=True)))
     .order_by(executions.c.id)  # always the same order of locks
     .with_for_update()
 )  # fmt: skip
-
-# What is new replaces what is known, except the start: an execution that is opened again after a loss began when it
-# began. The next run has a start of its own. An error comes with its node, or without one.
-UPDATE_EXECUTION = (
-    update(executions)
-    .where(executions.c.id == bindparam("x"))
-    .values(
-        last_event=bindparam("l"),
-        status=bindparam("s"),
-        done=bindparam("d"),
-        failed=bindparam("f"),
-        started_ms=func.coalesce(executions.c.started_ms, bindparam("started_ms")),
-        finished_ms=func.coalesce(bindparam("finished_ms"), executions.c.finished_ms),
-        error=func.coalesce(bindparam("error"), executions.c.error),
-        error_node=case(
-            (bindparam("error", type_=Text()).is_(None), executions.c.error_node), else_=bindparam("error_node")
-        ),
-    )
-)
 
 
 def _move(x: _Held, entry_id: str, event: Event) -> None:
@@ -258,8 +279,10 @@ def _move(x: _Held, entry_id: str, event: Event) -> None:
         _fail(x, event)
     if not event.status:
         return
-    x.status = ExecutionState(event.status).name
-    if event.status == ExecutionState.RUNNING:
+    if event.status not in EXECUTION_NAMES:
+        raise ValueError(f"{event.status!r} is not a state of an execution")
+    x.status = EXECUTION_NAMES[event.status]
+    if event.status == RUNNING:
         x.news.setdefault("started_ms", event.at_ms)
     else:
         x.news["finished_ms"] = event.at_ms
@@ -267,7 +290,7 @@ def _move(x: _Held, entry_id: str, event: Event) -> None:
 
 def _fail(x: _Held, event: Event) -> None:
     """Of several nodes that fail, the first one counts; an error without a node is the reason of the end."""
-    node = next((change.node for change in event.changes if change.state == NodeState.FAILED), None)
+    node = next((change.node for change in event.changes if change.state == FAILED), None)
     if node is None or not x.has_error:
         x.news["error"], x.news["error_node"], x.has_error = event.error, node, True
 
@@ -282,32 +305,33 @@ def _bare(event: Event) -> Event:
     )
 
 
-def _collect(rows: dict[tuple[str, int, str, int], dict[str, Any]], event: Event, x: _Held) -> list[dict[str, Any]]:
+def _collect(rows: dict[tuple[str, str, int, int], Row], event: Event, x: _Held) -> list[dict[str, Any]]:
     letters: list[dict[str, Any]] = []
+    execution_id, run, at_ms = event.execution_id, event.run, event.at_ms
+    done = 0
     for change in event.changes:
-        key = (event.execution_id, event.run, change.node, change.attempt)
-        row = rows.get(key)
+        state = change.state
+        if state not in WRITTEN:
+            raise ValueError(f"{state!r} is not a state of a node")
+        node, attempt = change.node, change.attempt
+        row = rows.get((execution_id, node, run, attempt))
         if row is None:
-            row = rows[key] = dict.fromkeys(VALUES)
-            row.update(zip(KEY, key, strict=True))
-        _apply_change(row, change, event.at_ms)
-        if event.run == x.run:
-            x.count(change.state)
-        if change.state == NodeState.FAILED:
+            row = {"execution_id": execution_id, "node": node, "run": run, "attempt": attempt}
+            rows[execution_id, node, run, attempt] = row
+        row["state"], when, detail = WRITTEN[state]
+        if when:
+            row[when] = at_ms
+        if detail:
+            row[detail] = change.detail
+        if state in DONE:
+            done += 1
+        elif state == RETRYING:
+            row["due_ms"] = change.due_ms
+        elif state == FAILED:
             letters.append(_letter(event, change, x))
+    if run == x.run:
+        x.count(done, len(letters))
     return letters
-
-
-def _apply_change(row: dict[str, Any], change: Change, at_ms: int) -> None:
-    if change.state not in WRITTEN:
-        raise ValueError(f"{change.state!r} is not a state of a node")
-    row["state"], when, detail = WRITTEN[change.state]
-    if when:
-        row[when] = at_ms
-    if detail:
-        row[detail] = change.detail
-    if change.state == NodeState.RETRYING:
-        row["due_ms"] = change.due_ms
 
 
 def _letter(event: Event, change: Change, x: _Held) -> dict[str, Any]:

@@ -27,4 +27,4 @@ class Bulk:
             compiled: Any = self._statement.compile(dialect=connection.dialect, column_keys=self._columns)
             self._compiled = str(compiled), itemgetter(*compiled.positiontup)
         text, values = self._compiled
-        connection.exec_driver_sql(text, [values(row) for row in rows])
+        connection.exec_driver_sql(text, list(map(values, rows)))
