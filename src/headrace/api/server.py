@@ -10,14 +10,14 @@ import asyncio
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import cast
+from typing import Any, cast
 
 import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from headrace.api.auth import Callers, is_loopback
-from headrace.api.parts import Parts
+from headrace.api.parts import ARRIVED, Parts
 from headrace.api.problems import answer
 from headrace.errors import HeadraceError
 from headrace.settings import Settings
@@ -28,7 +28,14 @@ BACKLOG = 2048
 
 
 class _Protocol(HttpToolsProtocol):
-    """uvicorn itself answers what is not HTTP, in plain text. Here that is a problem document like all others."""
+    """uvicorn itself answers what is not HTTP, in plain text. Here that is a problem document like all others.
+
+    A request that came in one piece is known to have done so before the application hears of it.
+    """
+
+    def on_message_complete(self) -> None:
+        cast("dict[str, Any]", self.scope)[ARRIVED] = True
+        super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
         problem = answer("malformed_request", msg)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -59,8 +58,7 @@ REST_WITHIN_SECONDS = 5.0
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Submitted:
+class Submitted(msgspec.Struct, frozen=True):
     """`is_new` is false where an idempotency key had been used before: then this is that execution."""
 
     execution_id: str
@@ -294,4 +292,6 @@ class Service:
 
 
 def _input_text(definition: Definition, input_params: Mapping[str, Any] | None) -> str:
+    if input_params in (None, {}) and not definition.inputs:
+        return "{}"
     return payload.encode(check_input(definition, input_params), max_bytes=INPUT_BYTES)
