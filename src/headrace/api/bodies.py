@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -162,8 +162,20 @@ def _validate(document: Document, loc: tuple[str, ...], handlers: Handlers, max_
         raise InvalidDefinition(document.located(problems) if is_yaml else problems) from None
 
 
+class _Named(msgspec.Struct, forbid_unknown_fields=True):
+    """What most bodies are, for msgspec to check at once; of any other, `_start` says what it is or what is wrong."""
+
+    workflow: Annotated[str, msgspec.Meta(pattern=rf"\A{NAME.pattern}\Z")]
+    input_params: dict[str, Any] = {}
+
+
 def _start(body: Any) -> Start:
     """All but the definition."""
+    try:
+        named = msgspec.convert(body, _Named)
+        return Start(None, named.workflow, None, named.input_params)
+    except msgspec.ValidationError:
+        pass
     findings = Findings()
     field = Fields(body, (), findings, names=("workflow", "version", "definition", "input_params"), what="the body")
     has_definition = isinstance(body, dict) and "definition" in body

@@ -11,9 +11,11 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, Protocol
+
+import msgspec
 
 from headrace.errors import InvalidDefinition, Problem
 from headrace.model.findings import Loc
@@ -42,14 +44,13 @@ class Index(Protocol):
         """From where to where a text goes; nothing for anything else."""
 
 
-@dataclass(frozen=True)
-class Document:
+class Document(msgspec.Struct, frozen=True, dict=True, eq=False):
     """A text that was read: its value, and where in the text each part of it is."""
 
     data: Any
     source_name: str
-    text: str = field(repr=False, compare=False)
-    index: Index = field(repr=False, compare=False)
+    text: str
+    index: Index
 
     def position(self, loc: Loc, part: str = "") -> Position:
         """Line and column, from 1, of what is at `loc` or, where nothing is, of the nearest thing around it.
