@@ -37,15 +37,15 @@ class _Joined:
 
     def write(self, data: bytes) -> None:
         if self._held:
-            held, self._held = self._held, b""
-            self._transport.write(held + data)
+            self._held += data
+            self._flush()
         else:
             self._held = data
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        if self._held:
-            held, self._held = self._held, b""
+        held, self._held = self._held, b""
+        if held and not self.is_closing():
             self._transport.write(held)
 
     def close(self) -> None:
