@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from headrace.api import problems
@@ -26,7 +26,7 @@ Changes = AsyncGenerator[Change, None]
 _encode = msgspec.json.Encoder().encode
 
 
-class Json(Response):
+class Json(JSONResponse):
     """Without what Starlette does to serve every kind of response."""
 
     def __init__(self, content: Any, status_code: int = 200, headers: Mapping[str, str] | None = None) -> None:
