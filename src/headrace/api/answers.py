@@ -7,7 +7,7 @@ is left behind.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -27,8 +27,18 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Json(JSONResponse):
-    def render(self, content: Any) -> bytes:
-        return _encode(content)
+    """Without what Starlette does to serve every kind of response."""
+
+    def __init__(self, content: Any, status_code: int = 200, headers: Mapping[str, str] | None = None) -> None:
+        self.status_code, self.background = status_code, None
+        self.body = _encode(content)
+        self.raw_headers = [(b"content-length", b"%d" % len(self.body)), (b"content-type", b"application/json")]
+        for name, value in (headers or {}).items():
+            self.raw_headers.append((name.lower().encode("latin-1"), value.encode("latin-1")))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await send({"type": "http.response.body", "body": self.body})
 
 
 class EventStream(Response):

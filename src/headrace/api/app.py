@@ -7,9 +7,10 @@ from importlib.metadata import version
 from typing import Any
 
 from fastapi import FastAPI, Request
+from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from fastapi.openapi.utils import get_openapi
 from prometheus_client import CollectorRegistry
-from starlette.middleware import Middleware
+from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
@@ -66,11 +67,6 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,
         telemetry={"tracing": False, "metrics": False, "logs": False},  # ours are enough, and asking costs
-        middleware=[
-            Middleware(Front, metrics=HttpMetrics(registry)),
-            Middleware(Guard, callers=callers, limiter=limiter, settings=settings),
-            Middleware(Direct, routes=[route for route in executions.plain.routes if isinstance(route, Plain)]),
-        ],
     )
     app.state.registry = registry
     app.state.metrics = Metrics(service, Queries(database), store)
@@ -84,6 +80,11 @@ def create_app(
     _add_documents(app)
     every = (*app.routes, *(route for router in ROUTERS for route in router.routes))
     answers_problems(app, [route for route in every if isinstance(route, Route)])
+    # Instead of the layers that Starlette would make: its own answer to what nobody expected must not come before ours,
+    # and the routes that are called most pass through ours alone.
+    inside = ExceptionMiddleware(AsyncExitStackMiddleware(app.router), handlers=app.exception_handlers)
+    direct = Direct(inside, [route for route in executions.plain.routes if isinstance(route, Plain)])
+    app.middleware_stack = Front(Guard(direct, callers, limiter, settings), HttpMetrics(registry), app.state.parts)
     return app
 
 

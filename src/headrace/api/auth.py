@@ -14,11 +14,10 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
-from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.api.limits import RateLimiter
-from headrace.api.parts import CALLER, Caller
+from headrace.api.parts import CALLER, Caller, header
 from headrace.api.problems import Refused, answer_error
 from headrace.errors import RecordUnavailable
 from headrace.record.keys import Key, Keys, key_hash
@@ -56,7 +55,7 @@ class Callers:
         """None: this key is not good, or one is needed."""
         if secret is None:
             is_open = self._may_be_open and not await self.any_key()
-            return Caller(f"anonymous@{address}", "anonymous", frozenset(SCOPES)) if is_open else None
+            return _anonymous(address) if is_open else None
         wanted = key_hash(secret)
         for known, caller in self._fixed:
             if hmac.compare_digest(known, wanted):
@@ -99,6 +98,11 @@ class Callers:
         return key
 
 
+@lru_cache(64)
+def _anonymous(address: str) -> Caller:
+    return Caller(f"anonymous@{address}", "anonymous", frozenset(SCOPES))
+
+
 def widened(scopes: frozenset[str]) -> frozenset[str]:
     """admin may also run, and run may also read."""
     highest = max(SCOPES.index(scope) for scope in scopes)
@@ -131,11 +135,10 @@ class Guard:
         await self._app(scope, receive, send)
 
     async def _admitted(self, scope: Scope, needed: str) -> Caller:
-        headers = Headers(scope=scope)
         address = scope["client"][0] if scope.get("client") else "local"
-        secret = _secret(headers)
+        secret = _secret(scope)
         if secret is None:
-            self._check_origin(headers)
+            self._check_origin(scope)
         caller = await self._callers.identify(secret, address)
         await self._limiter.admit(caller.owner if caller and secret else address)
         if caller is None:
@@ -145,20 +148,20 @@ class Guard:
             raise Refused("forbidden", f"this needs a key with the scope {needed}")
         return caller
 
-    def _check_origin(self, headers: Headers) -> None:
+    def _check_origin(self, scope: Scope) -> None:
         """For an open API alone: a browser never adds a key by itself."""
-        host, origin = headers.get("host", ""), headers.get("origin")
+        host, origin = header(scope, b"host") or "", header(scope, b"origin")
         if self._checks_host and not _names_loopback(host):  # a foreign name that leads here: DNS rebinding
             raise Refused("forbidden", "this server is for its own machine: call it localhost or 127.0.0.1")
         if origin is not None and _authority(origin) != host.lower():
             raise Refused("forbidden", "pages of other origins may not use this API")
 
 
-def _secret(headers: Headers) -> str | None:
+def _secret(scope: Scope) -> str | None:
     """A key in either header; an Authorization that is not Bearer is a key that is not good."""
-    given = headers.get("authorization")
+    given = header(scope, b"authorization")
     if given is None:
-        return headers.get("x-api-key")
+        return header(scope, b"x-api-key")
     scheme, _, secret = given.partition(" ")
     return secret.strip() if scheme.lower() == "bearer" else ""
 

@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
+import msgspec
 from starlette.requests import Request
 
 from headrace.api.limits import read_body, too_large
-from headrace.api.parts import Parts, caller, parts
+from headrace.api.parts import Parts, caller, header, parts
 from headrace.api.paths import MAX_VERSION, UUID
 from headrace.api.problems import Refused, counted
 from headrace.errors import InvalidDefinition, Problem
@@ -38,8 +39,7 @@ Result = TypeVar("Result")
 Handlers = Mapping[str, HandlerSpec]
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(msgspec.Struct, frozen=True):
     """Either a definition, or the name of a workflow that is known."""
 
     definition: Definition | None
@@ -60,7 +60,8 @@ async def read_start(request: Request) -> tuple[Start, Idempotency | None]:
     data, document = await _read(request, settings.api_max_definition_bytes)
     start = _start(document.data)
     if "definition" in document.data:
-        start = replace(start, definition=await _validated(request, document, len(data), ("definition",)))
+        definition = await _validated(request, document, len(data), ("definition",))
+        start = msgspec.structs.replace(start, definition=definition)
     elif len(data) > settings.api_max_body_bytes:
         raise too_large(settings.api_max_body_bytes)
     if key is None:
@@ -108,7 +109,7 @@ async def read_retry(request: Request) -> list[str]:
 
 async def _read(request: Request, most_bytes: int, *, default: bytes = b"") -> tuple[bytes, Document]:
     data = await read_body(request, most_bytes) or default
-    is_yaml = request.headers.get("content-type", "").partition(";")[0].strip().lower().endswith("yaml")
+    is_yaml = (header(request.scope, b"content-type") or "").partition(";")[0].strip().lower().endswith("yaml")
     return data, await _beside(parts(request), len(data), partial(_document, data, is_yaml=is_yaml))
 
 
@@ -120,7 +121,7 @@ async def _validated(request: Request, document: Document, size: int, loc: tuple
 
 
 def _idempotency_key(request: Request) -> str | None:
-    key = request.headers.get("idempotency-key")
+    key = header(request.scope, b"idempotency-key")
     if key is None or (0 < len(key) <= MAX_KEY_CHARS and key.isascii() and key.isprintable()):
         return key
     message = f"must be 1 to {MAX_KEY_CHARS} printable ASCII characters"
@@ -161,8 +162,20 @@ def _validate(document: Document, loc: tuple[str, ...], handlers: Handlers, max_
         raise InvalidDefinition(document.located(problems) if is_yaml else problems) from None
 
 
+class _Named(msgspec.Struct, forbid_unknown_fields=True):
+    """What most bodies are, for msgspec to check at once; of any other, `_start` says what it is or what is wrong."""
+
+    workflow: Annotated[str, msgspec.Meta(pattern=rf"\A{NAME.pattern}\Z")]
+    input_params: dict[str, Any] = {}
+
+
 def _start(body: Any) -> Start:
     """All but the definition."""
+    try:
+        named = msgspec.convert(body, _Named)
+        return Start(None, named.workflow, None, named.input_params)
+    except msgspec.ValidationError:
+        pass
     findings = Findings()
     field = Fields(body, (), findings, names=("workflow", "version", "definition", "input_params"), what="the body")
     has_definition = isinstance(body, dict) and "definition" in body

@@ -1,5 +1,5 @@
-"""The outermost layer: counts every request, serves the web UI, gives every answer its security headers, and has the
-last word on errors.
+"""The outermost layer: counts every request, gives it the parts, serves the web UI, gives every answer its security
+headers, and has the last word on errors.
 
 What is raised and not expected becomes a 500 that says nothing about the inside; the log has it.
 """
@@ -14,17 +14,18 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from headrace.api.parts import PARTS, Parts
 from headrace.api.problems import answer_error
 from headrace.api.site import Site
 
-HEADERS: Final = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"cache-control", b"no-store"),
-)
+HEADERS: Final = {
+    b"x-content-type-options": b"nosniff",
+    b"x-frame-options": b"DENY",
+    b"referrer-policy": b"no-referrer",
+    b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'",
+    b"cross-origin-resource-policy": b"same-origin",
+    b"cache-control": b"no-store",
+}
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
@@ -55,22 +56,22 @@ class HttpMetrics:
 
 
 class Front:
-    def __init__(self, app: ASGIApp, metrics: HttpMetrics) -> None:
-        self._app, self._metrics, self._site = app, metrics, Site()
+    def __init__(self, app: ASGIApp, metrics: HttpMetrics, parts: Parts) -> None:
+        self._app, self._metrics, self._parts, self._site = app, metrics, parts, Site()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         begun, status = time.perf_counter(), 0
+        scope[PARTS] = self._parts
         page: Response | None = None
 
         async def send_out(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                given = {name for name, _ in message["headers"]}
-                message["headers"] = [*message["headers"], *(each for each in HEADERS if each[0] not in given)]
+                message["headers"] = [*(HEADERS | dict(message["headers"])).items()]
                 self._metrics.count(scope, status, time.perf_counter() - begun, is_ui=page is not None)
             await send(message)
 

@@ -12,8 +12,9 @@ import math
 import time
 from typing import Final
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
+from headrace.api.parts import ARRIVED, header
 from headrace.api.problems import Refused
 from headrace.errors import StoreUnavailable
 from headrace.hot.store import HotStore
@@ -25,20 +26,28 @@ PAUSE_SECONDS: Final = 5.0
 
 
 async def read_body(request: Request, most_bytes: int) -> bytes:
-    length = request.headers.get("content-length", "")
+    length = header(request.scope, b"content-length") or ""
     if len(length) > 18 or (length.isdecimal() and int(length) > most_bytes):
         raise too_large(most_bytes)
-    body = bytearray()
+    if ARRIVED in request.scope:
+        return await _received(request, most_bytes)
     try:
         async with asyncio.timeout(BODY_WITHIN_SECONDS):
-            async for chunk in request.stream():
-                if len(body) + len(chunk) > most_bytes:
-                    raise too_large(most_bytes)
-                body += chunk
+            return await _received(request, most_bytes)
     except TimeoutError:
         raise Refused("body_too_slow") from None
-    except ClientDisconnect:
-        raise Refused("malformed_body", "the body ended too early") from None
+
+
+async def _received(request: Request, most_bytes: int) -> bytes:
+    body, more = bytearray(), True
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise Refused("malformed_body", "the body ended too early")
+        body += message.get("body", b"")
+        if len(body) > most_bytes:
+            raise too_large(most_bytes)
+        more = message.get("more_body", False)
     return bytes(body)
 
 

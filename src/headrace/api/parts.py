@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import msgspec
 from starlette.requests import Request
+from starlette.types import Scope
 
 from headrace.engine.service import Service
 from headrace.errors import RecordUnavailable, StoreUnavailable
@@ -41,8 +43,7 @@ class Specs:
         return self._known
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(msgspec.Struct, frozen=True):
     """Who asks: `name` stands in the audit trail, idempotency keys and the rate of requests belong to `owner`."""
 
     name: str
@@ -62,11 +63,13 @@ class Parts:
     large_bodies: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
+PARTS = "headrace.parts"
 CALLER = "headrace.caller"
+ARRIVED = "headrace.arrived"  # the whole request is there: nobody waits for its body
 
 
 def parts(request: Request) -> Parts:
-    return cast("Parts", request.app.state.parts)
+    return cast("Parts", request.scope[PARTS])
 
 
 def actor(request: Request) -> str:
@@ -75,9 +78,17 @@ def actor(request: Request) -> str:
 
 def traceparent(request: Request) -> str | None:
     """Which span asks, where that is well-formed. What is not is no reason to refuse a request."""
-    given = request.headers.getlist("traceparent")
-    found = trace.read(given[0]) if len(given) == 1 else None
+    given = [value for name, value in request.scope["headers"] if name == b"traceparent"]
+    found = trace.read(given[0].decode("latin-1")) if len(given) == 1 else None
     return found.header if found else None
+
+
+def header(scope: Scope, name: bytes) -> str | None:
+    """The first of this name, which is in lower case. Most are not there, and Starlette raises an error for each."""
+    for known, value in scope["headers"]:
+        if known == name:
+            return str(value, "latin-1")
+    return None
 
 
 def caller(request: Request) -> Caller:

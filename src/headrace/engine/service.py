@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -59,8 +58,7 @@ REST_WITHIN_SECONDS = 5.0
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Submitted:
+class Submitted(msgspec.Struct, frozen=True):
     """`is_new` is false where an idempotency key had been used before: then this is that execution."""
 
     execution_id: str
@@ -85,7 +83,8 @@ class Service:
         self.reader = Reader(database, store, settings.max_context_bytes)
         self._inquiry = Inquiry(database, store, settings)
         self._queries = Queries(database)
-        self._asked: dict[tuple[str, int | None], asyncio.Future[Definition | None]] = {}
+        self._asked: dict[tuple[str, int | None], list[asyncio.Future[Definition | None]]] = {}
+        self._looking_up: set[asyncio.Task[None]] = set()
         self._running: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -242,14 +241,28 @@ class Service:
         """Those who ask for the same before the query begins share it."""
         key = (name, version)
         if key not in self._asked:
-            self._asked[key] = asyncio.ensure_future(self._look_up(key))
-        return await asyncio.shield(self._asked[key])
+            self._asked[key] = []
+            task = asyncio.create_task(self._look_up(key))
+            self._looking_up.add(task)
+            task.add_done_callback(self._looking_up.discard)
+        answer: asyncio.Future[Definition | None] = asyncio.get_running_loop().create_future()
+        self._asked[key].append(answer)
+        return await answer
 
-    async def _look_up(self, key: tuple[str, int | None]) -> Definition | None:
+    async def _look_up(self, key: tuple[str, int | None]) -> None:
         await asyncio.sleep(0)
-        del self._asked[key]  # whoever comes now may have written a newer one
-        text = await self._readings.definition(*key)
-        return None if text is None else Definition.from_json(text)
+        asking = self._asked.pop(key)  # whoever comes now may have written a newer one
+        try:
+            text = await self._readings.definition(*key)
+            found = None if text is None else Definition.from_json(text)
+        except Exception as error:
+            for answer in asking:
+                if not answer.done():
+                    answer.set_exception(error)
+        else:
+            for answer in asking:
+                if not answer.done():
+                    answer.set_result(found)
 
     async def _restart(self, execution_id: str, asked: Sequence[str]) -> Restart:
         graph = Graph(Definition.from_json((await self.reader.stored(execution_id)).definition))
@@ -294,4 +307,6 @@ class Service:
 
 
 def _input_text(definition: Definition, input_params: Mapping[str, Any] | None) -> str:
+    if input_params in (None, {}) and not definition.inputs:
+        return "{}"
     return payload.encode(check_input(definition, input_params), max_bytes=INPUT_BYTES)

@@ -11,9 +11,11 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Final, Protocol
+
+import msgspec
 
 from headrace.errors import InvalidDefinition, Problem
 from headrace.model.findings import Loc
@@ -42,14 +44,13 @@ class Index(Protocol):
         """From where to where a text goes; nothing for anything else."""
 
 
-@dataclass(frozen=True)
-class Document:
+class Document(msgspec.Struct, frozen=True, dict=True, eq=False):
     """A text that was read: its value, and where in the text each part of it is."""
 
     data: Any
     source_name: str
-    text: str = field(repr=False, compare=False)
-    index: Index = field(repr=False, compare=False)
+    text: str
+    index: Index
 
     def position(self, loc: Loc, part: str = "") -> Position:
         """Line and column, from 1, of what is at `loc` or, where nothing is, of the nearest thing around it.
@@ -99,7 +100,8 @@ def load(text: str, *, source_name: str = "") -> Document:
     if len(text) > MAX_CHARS:
         raise _invalid("too_large", f"the text has {len(text):,} characters, and at most {MAX_CHARS:,} are allowed")
     text = text.removeprefix("\ufeff")
-    is_json, is_yaml = (source_name.lower().endswith(ends) for ends in (".json", (".yaml", ".yml")))
+    ends = source_name.lower()
+    is_json, is_yaml = ends.endswith(".json"), ends.endswith((".yaml", ".yml"))
     begins = text.lstrip()[:1]
     if begins in ("{", "[") or (is_json and begins):
         try:
@@ -126,6 +128,25 @@ def _invalid(code: str, message: str, position: Position | None = None) -> Inval
 
 
 def _load_json(text: str, source_name: str) -> Document:
+    try:
+        data = _decode_unique(text)
+    except (ValueError, RecursionError):
+        data = _decode_carefully(text)
+    return Document(data, source_name, text, _JsonIndex(text))
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    built = dict(pairs)
+    if len(built) != len(pairs):
+        raise ValueError("a key is there twice")
+    return built
+
+
+_decode = json.JSONDecoder().raw_decode
+_decode_unique = json.JSONDecoder(object_pairs_hook=_unique).decode  # what it refuses is read again, to say why
+
+
+def _decode_carefully(text: str) -> Any:
     repeated: list[str] = []
 
     def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -145,7 +166,7 @@ def _load_json(text: str, source_name: str) -> Document:
         raise _invalid("syntax", f"not JSON: {error}") from None
     if repeated:
         raise InvalidDefinition([_duplicate_in_json(text, key) for key in repeated[:100]])
-    return Document(data, source_name, text, _JsonIndex(text))
+    return data
 
 
 def _duplicate_in_json(text: str, key: str) -> Problem:
@@ -159,9 +180,6 @@ def _line_and_column(text: str, at: int) -> Position:
     return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
 
 
-_decode = json.JSONDecoder().raw_decode
-
-
 class _JsonIndex:
     """The places of the members of objects and lists in valid JSON text, found for one of them when it is asked for."""
 
@@ -169,7 +187,10 @@ class _JsonIndex:
         self._text = text
         self._skip_value = _decode
         self._known: dict[int, Members] = {}
-        self.root = self.skip_space(0)
+
+    @property
+    def root(self) -> int:
+        return self.skip_space(0)
 
     def skip_space(self, at: int) -> int:
         while self._text[at] in " \t\n\r":

@@ -305,6 +305,20 @@ async def test_headers(quiet: Api) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sqlite"])
+async def test_what_nobody_expected_is_told_by_the_log_alone(quiet: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fails(*_: object, **__: object) -> None:
+        raise RuntimeError("a secret")
+
+    for name in ("start_named", "read", "workers"):
+        monkeypatch.setattr(quiet.service, name, fails)
+    for method, path in (("POST", "/v1/executions"), ("GET", f"/v1/executions/{NOBODY}"), ("GET", "/v1/workers")):
+        answer = await quiet.http.request(method, path, content=b'{"workflow": "greeting"}')
+        problem(answer, 500, "internal_error")
+        assert "secret" not in answer.text
+        assert (answer.headers["x-frame-options"], answer.headers.get("connection")) == ("DENY", None)
+
+
+@pytest.mark.parametrize("kind", ["sqlite"])
 async def test_ids_of_events_that_never_were(api: Api) -> None:
     ended = await api.start(greeting())
     await api.ended(ended)

@@ -61,6 +61,9 @@ async def test_every_operation_is_there_under_its_id(api: Api) -> None:
         assert operation["description"], call
         named = {each["name"] for each in operation.get("parameters", ()) if each["in"] == "path"}
         assert named == {part[1:-1] for part in call.split("/") if part.startswith("{")}, call
+        for answer in operation["responses"].values():
+            if "application/json" in answer.get("content", ()):
+                assert answer["content"]["application/json"]["schema"].keys() == {"$ref"}, call
         for body in operation.get("requestBody", {}).get("content", {}).values():
             assert "example" in body, call
             validator(document, body["schema"]).validate(body["example"])
