@@ -257,7 +257,7 @@ class Settings(BaseSettings):
     orchestrator_archive_interval: Positive = Field(
         0.1,
         alias="ORCHESTRATOR_ARCHIVE_INTERVAL",
-        description="How many seconds to wait between two looks for what to archive; three times as many under load.",
+        description="How many seconds to wait between two looks for what to archive.",
     )
     orchestrator_reconcile_interval: Positive = Field(
         10.0,

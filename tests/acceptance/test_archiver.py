@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import func, select
 
 from headrace.engine import archiver as archiving
-from headrace.engine.archiver import BATCH_BYTES, FIRST_ENTRIES, MANY_EVENTS, MOST_ENTRIES, PATIENCE, Archiver
+from headrace.engine.archiver import BATCH_BYTES, FIRST_ENTRIES, MOST_ENTRIES, Archiver
 from headrace.hot import codec
 from headrace.hot.store import HotStore
 from headrace.model.messages import Change, Event
@@ -178,26 +178,7 @@ def test_the_next_batch_is_as_large_as_fits(count: int, size: int, next_count: i
     assert archiving._as_many_as_fit(entries) == next_count
 
 
-# ---- who works, when and where
-
-
-@pytest.mark.parametrize(("kind", "partitions"), [("sqlite", 1)], indirect=True)
-async def test_where_much_happens_it_waits_longer(
-    store: HotStore, database: Database, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings, pauses = Settings(), list[float]()
-
-    async def pause(stop: asyncio.Event, seconds: float) -> None:
-        pauses.append(seconds / settings.orchestrator_archive_interval)
-        if len(pauses) == 1:
-            await outbox.write(MANY_EVENTS - 1)
-        else:
-            stop.set()
-
-    monkeypatch.setattr(archiving, "_pause", pause)
-    await outbox.write(MANY_EVENTS)
-    await Archiver(store, Archive(database), Logs(database), settings, "a").run(0, asyncio.Event())
-    assert pauses == pytest.approx([PATIENCE, 1])
+# ---- who works, and where
 
 
 @pytest.mark.parametrize("kind", ["sqlite"], indirect=True)

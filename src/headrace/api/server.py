@@ -27,43 +27,11 @@ KEEP_ALIVE_SECONDS = 75  # longer than clients keep a connection: none sends a r
 BACKLOG = 2048
 
 
-class _Joined:
-    """A transport that sends the head of an answer along with its body: uvicorn writes them one after the other, and
-    uvloop makes a call to the system of each. What is not followed by more is sent when the event loop goes on."""
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport, self._loop, self._held = transport, loop, b""
-        self.is_closing = transport.is_closing
-
-    def write(self, data: bytes) -> None:
-        if self._held:
-            self._held += data
-            self._flush()
-        else:
-            self._held = data
-            self._loop.call_soon(self._flush)
-
-    def _flush(self) -> None:
-        held, self._held = self._held, b""
-        if held and not self.is_closing():
-            self._transport.write(held)
-
-    def close(self) -> None:
-        self._flush()
-        self._transport.close()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-
 class _Protocol(HttpToolsProtocol):
     """uvicorn itself answers what is not HTTP, in plain text. Here that is a problem document like all others.
 
     A request that came in one piece is known to have done so before the application hears of it.
     """
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(cast("asyncio.Transport", _Joined(transport, self.loop)))
 
     def on_message_complete(self) -> None:
         cast("dict[str, Any]", self.scope)[ARRIVED] = True

@@ -24,8 +24,6 @@ from headrace.settings import Settings
 FIRST_ENTRIES = 20
 MOST_ENTRIES = 200
 BATCH_BYTES = 8 << 20
-MANY_EVENTS = 300
-PATIENCE = 3  # intervals
 KEEP_EVENTS_MS = 60_000
 TRIM_EVERY_MS = 5_000
 AWAY_SECONDS = 0.5
@@ -60,18 +58,14 @@ class Archiver:
         self._tallies = [Tally() for _ in range(store.partitions)]
 
     async def run(self, partition: int, stop: asyncio.Event) -> None:
-        """One partition, until told to stop; what has happened until then is archived.
-
-        Where much happens, it waits longer: the changes of an attempt that come together are written once."""
-        interval = self._settings.orchestrator_archive_interval
+        """One partition, until told to stop; what has happened until then is archived."""
         while not stop.is_set():
             try:
-                count = 0
                 if await self._store.hold(partition, "archive", self._name, DUTY_MS):
-                    count = await self.drain(partition)
+                    await self.drain(partition)
                     await self._archive_logs(partition)
                     await self._forget_rest(partition)
-                await _pause(stop, interval if count < MANY_EVENTS else PATIENCE * interval)
+                await _pause(stop, self._settings.orchestrator_archive_interval)
             except (StoreUnavailable, RecordUnavailable) as error:
                 log.warning("archiving waits", partition=partition, error=str(error))
                 await _pause(stop, AWAY_SECONDS)
@@ -80,18 +74,14 @@ class Archiver:
         except (StoreUnavailable, RecordUnavailable) as error:
             log.warning("stopped before all was archived: it is read again later", error=str(error))
 
-    async def drain(self, partition: int) -> int:
-        """Everything that happened before this call, in bounded batches; under load there is always something new.
-
-        Gives the number of events."""
+    async def drain(self, partition: int) -> None:
+        """Everything that happened before this call, in bounded batches; under load there is always something new."""
         newest = event_order(await self._store.last_event(partition))
         cursor = await self._archive.cursor(partition)
-        count = 0
         while event_order(cursor) < newest:
             entries = await self._store.read_events(partition, cursor, self._most[partition], block=False)
             if not entries:
                 break
-            count += len(entries)
             self._most[partition] = _as_many_as_fit(entries)
             done = await self._archive.apply(partition, self._store.partitions, entries)
             cursor = entries[-1][0]
@@ -105,7 +95,6 @@ class Archiver:
             self.lag_seconds[partition] = max(0.0, (now_ms - entries[-1][1].at_ms) / 1000)
             await self._trim(partition, cursor, now_ms)
         self.lag_seconds[partition] = 0.0
-        return count
 
     async def _trim(self, partition: int, cursor: str, now_ms: int) -> None:
         """Events that are archived and a minute old: live views may still read the younger ones."""
