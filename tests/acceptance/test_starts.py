@@ -131,3 +131,30 @@ async def test_a_repeated_start_leaves_nothing_that_stays(store: HotStore, datab
     places = await store._link.call("KEYS", "hr:*:x:*")
     (other,) = (name for name in places if not name.decode().endswith(first.execution_id))
     assert await store._link.call("PTTL", other) > 0
+
+
+@pytest.mark.parametrize(("kind", "partitions"), [("sqlite", 1)], indirect=True)
+async def test_what_is_cancelled_on_its_way_into_the_store_does_not_run(
+    store: HotStore, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_reserved, asked = Opener.open_reserved, asyncio.Event()
+
+    async def after_the_cancel(
+        self: Opener, fresh: Mapping[str, tuple[Wanted, str]], inputs: Mapping[str, str]
+    ) -> None:
+        await asked.wait()
+        await open_reserved(self, fresh, inputs)
+
+    async def opening(execution_id: str, run: int) -> str:
+        asked.set()
+        return await cancel(execution_id, run)
+
+    cancel = store.cancel
+    monkeypatch.setattr(Opener, "open_reserved", after_the_cancel)
+    monkeypatch.setattr(store, "cancel", opening)
+    async with Service(database, store, quick_settings()) as service:
+        execution_id = (await service.start(layered(1), None, actor="test")).execution_id
+        await service.cancel(execution_id, actor="test")
+        there = await store.execution(execution_id)
+        assert there is not None
+        assert there.status == ExecutionState.CANCELLED

@@ -54,6 +54,8 @@ from headrace.settings import Settings
 
 INPUT_BYTES = 1 << 20
 REST_WITHIN_SECONDS = 5.0
+OPENED_WITHIN_SECONDS = 1.0
+LOOK_EVERY_SECONDS = 0.02
 
 log = structlog.get_logger(__name__)
 
@@ -178,8 +180,10 @@ class Service:
         """Running handlers are told within a second; with the hot store away, when it is back."""
         now = await self._acceptance.cancel(execution_id, actor)
         run = self._accepted(execution_id, now, "RUNNING", opens=False)
-        with suppress(StoreUnavailable):
-            await self._store.cancel(execution_id, run)
+        with suppress(StoreUnavailable, TimeoutError):
+            async with asyncio.timeout(OPENED_WITHIN_SECONDS):  # it may be on its way into the store
+                while await self._store.cancel(execution_id, run) in ("absent", "opening"):  # noqa: ASYNC110
+                    await asyncio.sleep(LOOK_EVERY_SECONDS)
 
     # ---- reading
 
