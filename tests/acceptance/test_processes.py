@@ -173,7 +173,7 @@ async def test_sigterm_finishes_what_runs(cluster: Processes, engine: Engine, le
     execution_id = await engine.start(graph)
     await until(lambda: book.read(ledger), "A runs")
     worker.send(signal.SIGTERM)
-    await until(lambda: "stopped" not in cluster.logs(), "it drains")
+    await until(lambda: "taking no more work" in cluster.logs(), "it drains")
     gate.touch()
     await until(lambda: worker.process.poll() is not None, "the worker ends")
     assert worker.process.returncode == 0

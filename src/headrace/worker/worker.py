@@ -97,6 +97,7 @@ class Worker:
                 await stop.wait()
                 offering.cancel()
                 await self._stop_fetching(fetchers)
+                log.info("taking no more work", running=len(self._running))
                 await self._drain()
                 for task in watchers:
                     task.cancel()
