@@ -44,8 +44,8 @@ class Absent(Exception):
 def headrace_on(kind: str) -> Measure:
     async def measured(seconds: float) -> Figures:
         async with over_http.service(kind) as service:
-            first = await service.diamonds(FIRST_DIAMONDS)
-            diamonds = await service.diamonds(round(seconds * first["diamonds_per_second"]))
+            first = await service.diamonds_alone(FIRST_DIAMONDS)
+            diamonds = await service.diamonds_alone(round(seconds * first["diamonds_per_second"]))
             hops_ms = [mean_hop_ms(await service.chain(CHAIN_LENGTH)) for _ in range(CHAINS)]
             return {
                 "diamonds_per_second": diamonds["diamonds_per_second"],
