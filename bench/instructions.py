@@ -107,7 +107,9 @@ async def _diamonds(store: HotStore, engine: Engine, steps: NextSteps) -> None:
     done = 0
     while done < TOGETHER * DIAMOND_NODES:
         tasks, _ = await store.claim(0, "worker", BATCH, 15_000, ["noop"])
-        await store.report(0, [report for task in tasks if (report := steps.report(task.token, task.definition, OUTPUT))])
+        await store.report(
+            0, [report for task in tasks if (report := steps.report(task.token, task.definition, OUTPUT))]
+        )
         done += len(tasks)
     events = await store.read_events(0, "0-0", 100_000, block=False)
     ended = {e.execution_id: (e.execution_id, e.epoch, at) for at, e in events if e.status == ExecutionState.COMPLETED}
