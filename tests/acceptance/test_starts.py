@@ -102,13 +102,17 @@ async def test_one_that_sql_refuses_does_not_hold_up_the_others(
         await running_as_recorded(store, database, good)
 
 
+@pytest.mark.parametrize("it_reserves", [False, True], ids=["before it reserves", "after it has reserved"])
 async def test_a_store_that_hangs_is_waited_for_once_and_shortly(
-    store: HotStore, database: Database, monkeypatch: pytest.MonkeyPatch
+    store: HotStore, database: Database, monkeypatch: pytest.MonkeyPatch, it_reserves: bool
 ) -> None:
-    asked = []
+    """And nobody has to come by later, though nobody knows whether there is a reservation."""
+    asked, reserve = [], Opener.reserve
 
-    async def hangs(_: Opener, ids: Iterable[str]) -> dict[str, str]:
-        asked.append(list(ids))
+    async def hangs(self: Opener, tokens: Mapping[str, str]) -> dict[str, str]:
+        asked.append(list(tokens))
+        if it_reserves:
+            await reserve(self, tokens)
         await asyncio.Event().wait()
         return {}
 

@@ -36,10 +36,15 @@ log = structlog.get_logger(__name__)
 @dataclass(frozen=True, slots=True)
 class Opening:
     """An execution to open; `behind` is what the hot store has of it, if that is older than the record, or reserved by
-    somebody who does not open it."""
+    somebody who does not open it. Under its `token`, if it has one, it may be reserved already."""
 
     wanted: Wanted
     behind: Execution | None = None
+    token: str = ""
+
+
+def new_token() -> str:
+    return secrets.token_urlsafe(9)
 
 
 class Opener:
@@ -51,21 +56,21 @@ class Opener:
         self._definitions: dict[str, Definition] = {}
         self._nodes = 0  # of all these definitions
 
-    async def open(self, ids: Sequence[str]) -> int:
-        """Those of these that should be running and are not. How many were opened."""
-        return await self.open_wanted([Opening(one) for one in await self._openings.wanted(ids)])
+    async def open(self, ids: Mapping[str, str]) -> int:
+        """Those of these that should be running and are not, each under its token, if it has one. How many were
+        opened."""
+        wanted = await self._openings.wanted(list(ids))
+        return await self.open_wanted([Opening(one, token=ids[one.execution_id]) for one in wanted])
 
-    async def reserve(self, ids: Iterable[str]) -> dict[str, str]:
-        """Places for new executions, which SQL does not know yet: each with its token."""
-        tokens = {execution_id: secrets.token_urlsafe(9) for execution_id in ids}
+    async def reserve(self, tokens: Mapping[str, str]) -> dict[str, str]:
+        """Places for new executions, which SQL does not know yet. Gives those that were reserved."""
+        reserved: dict[str, str] = {}
         ttl = self._settings.hot_ttl_seconds
         for partition, there in self._by_partition(tokens).items():
             places = [Reservation(execution_id, tokens[execution_id], again=False) for execution_id in there]
             answers = await self._store.reserve(partition, places, definition_ttl_seconds=ttl)
-            for execution_id, answer in zip(there, answers, strict=True):
-                if answer != "reserved":
-                    del tokens[execution_id]
-        return tokens
+            reserved |= {one: tokens[one] for one, answer in zip(there, answers, strict=True) if answer == "reserved"}
+        return reserved
 
     async def open_reserved(self, fresh: Mapping[str, tuple[Wanted, str]], inputs: Mapping[str, str]) -> None:
         """Executions that SQL has accepted under the tokens of their places."""
@@ -87,7 +92,7 @@ class Opener:
     async def _open(
         self, partition: int, openings: Sequence[Opening], plans: Mapping[str, LoadedPlan], *, again: bool = False
     ) -> int:
-        tokens = [secrets.token_urlsafe(9) for _ in openings]
+        tokens = [one.token or new_token() for one in openings]
         reserved = await self._reserve(partition, list(zip(openings, tokens, strict=True)), again=again)
         inputs = await self._openings.take([(one.wanted, token) for one, token in reserved])
         ours = {one.wanted.execution_id: (one.wanted, token) for one, token in reserved}

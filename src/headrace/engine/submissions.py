@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 
 import structlog
 
-from headrace.engine.opener import Opener
+from headrace.engine.opener import Opener, new_token
 from headrace.errors import HeadraceError, RecordUnavailable, StoreUnavailable
 from headrace.record.acceptance import Acceptance, Accepted, KeyReused, Submission
 from headrace.record.openings import Wanted
@@ -33,7 +33,7 @@ class Submissions:
         self._acceptance = acceptance
         self._opener = opener
         self._waiting: list[tuple[Submission, asyncio.Future[Result]]] = []
-        self._to_open: list[str] = []
+        self._to_open: dict[str, str] = {}
         self._reserved: dict[str, tuple[Wanted, str]] = {}
         self._inputs: dict[str, str] = {}
         self._away_until = 0.0
@@ -46,8 +46,9 @@ class Submissions:
         self._arrived.set()
         return await answer
 
-    def open_soon(self, execution_id: str) -> None:
-        self._to_open.append(execution_id)
+    def open_soon(self, execution_id: str, token: str = "") -> None:
+        """`token`: of a reservation that may have been made."""
+        self._to_open[execution_id] = token
         self._accepted.set()
 
     @asynccontextmanager
@@ -73,46 +74,48 @@ class Submissions:
                 await self._commit_batch(batch)
 
     async def _commit_batch(self, batch: Sequence[tuple[Submission, asyncio.Future[Result]]]) -> None:
-        started = [submission.execution_id for submission, _ in batch if submission.input_text is not None]
-        await self._accept(batch, await self._reserve(started))
+        started = (submission.execution_id for submission, _ in batch if submission.input_text is not None)
+        tokens = {execution_id: new_token() for execution_id in started}
+        await self._accept(batch, tokens, await self._reserve(tokens))
 
-    async def _reserve(self, ids: Sequence[str]) -> dict[str, str]:
-        if not ids or time.monotonic() < self._away_until:
+    async def _reserve(self, tokens: Mapping[str, str]) -> dict[str, str]:
+        """Gives those that are known to be reserved."""
+        if not tokens or time.monotonic() < self._away_until:
             return {}
         try:
             async with asyncio.timeout(RESERVED_WITHIN_SECONDS):
-                return await self._opener.reserve(ids)
+                return await self._opener.reserve(tokens)
         except (StoreUnavailable, TimeoutError):
             self._away_until = time.monotonic() + AWAY_SECONDS
             return {}
 
     async def _accept(
-        self, batch: Sequence[tuple[Submission, asyncio.Future[Result]]], epochs: Mapping[str, str]
+        self,
+        batch: Sequence[tuple[Submission, asyncio.Future[Result]]],
+        tokens: Mapping[str, str],
+        epochs: Mapping[str, str],
     ) -> None:
         try:
             results = await self._acceptance.submit([submission for submission, _ in batch], epochs)
         except Exception as error:
             if len(batch) > 1 and not isinstance(error, RecordUnavailable):
                 for one in batch:  # one that the database refuses must not stop the others
-                    await self._accept([one], epochs)
+                    await self._accept([one], tokens, epochs)
                 return
             for _, answer in batch:
                 if not answer.done():
                     answer.set_exception(error)
             return
         for (submission, answer), result in zip(batch, results, strict=True):
-            if isinstance(result, Accepted) and result.is_new:
-                self._begin(submission, result.definition_id, epochs.get(submission.execution_id))
+            if isinstance(result, Accepted) and result.is_new and submission.execution_id in epochs:
+                self._open_fresh(submission, result.definition_id, epochs[submission.execution_id])
+            elif isinstance(result, Accepted) and result.is_new and submission.input_text is not None:
+                self.open_soon(submission.execution_id, tokens[submission.execution_id])
             if not answer.done():
                 answer.set_result(result)
 
-    def _begin(self, accepted: Submission, definition_id: str, epoch: str | None) -> None:
-        execution_id, input_text = accepted.execution_id, accepted.input_text
-        if input_text is None:
-            return
-        if epoch is None:
-            self.open_soon(execution_id)
-            return
+    def _open_fresh(self, accepted: Submission, definition_id: str, epoch: str) -> None:
+        execution_id, input_text = accepted.execution_id, accepted.input_text or "{}"
         fresh = Wanted(execution_id, 1, "", "", False, definition_id, accepted.created_ms, 0, accepted.traceparent)
         self._reserved[execution_id], self._inputs[execution_id] = (fresh, epoch), input_text
         self._accepted.set()
@@ -121,7 +124,7 @@ class Submissions:
         while True:
             await self._accepted.wait()
             self._accepted.clear()
-            ids, self._to_open = self._to_open, []
+            ids, self._to_open = self._to_open, {}
             fresh, self._reserved = self._reserved, {}
             inputs, self._inputs = self._inputs, {}
             async with self._opening:
