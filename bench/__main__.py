@@ -39,7 +39,7 @@ async def short(rounds: int, scale: float) -> dict[str, object]:
         for kind, figures in by_http.items():
             told(f"over HTTP, {kind}")
             async with over_http.service(kind) as service:
-                note(figures, **await service.diamonds(round(1_500 * scale)))
+                note(figures, **await service.diamonds(round(4_000 * scale)))
                 note(figures, hop_ms=mean_hop_ms(await service.chain(CHAIN_LENGTH)))
                 note(figures, **{"fan_seconds 1000": await service.fan_seconds(round(1_000 * scale))})
     return {"engine": engine_figures, "http": by_http}

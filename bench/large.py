@@ -58,9 +58,9 @@ async def history(kind: str, scale: float) -> Figures:
             await service.archived()
             ended = round(wanted * scale)
             for _ in range(ROUNDS):
-                found = await service.diamonds(round(1_000 * scale))
+                found = await service.diamonds(round(3_000 * scale))
                 us = 1e6 / found["diamonds_per_second"] / DIAMOND_NODES
                 note(figures, **{f"us_per_node history {wanted}": us})
-                ended += round(1_000 * scale)
+                ended += round(3_000 * scale)
         note(figures, sql_bytes_per_execution=(await service.sql_bytes() - empty) / ended)
     return figures
