@@ -233,7 +233,7 @@ def _upsert(statement: Any, columns: Sequence[str]) -> UpdateBase:
 def _update(columns: Sequence[str]) -> UpdateBase:
     """What is new replaces what is known of an execution, except the start: one that is opened again after a loss began
     when it began. The next run has a start of its own."""
-    newer: dict[str, Any] = {name: bindparam(name) for name in columns}
+    newer: dict[str, Any] = {name: bindparam(name, type_=executions.c[name].type) for name in columns}
     if "started_ms" in newer:
         newer["started_ms"] = func.coalesce(executions.c.started_ms, newer["started_ms"])
     return update(executions).where(executions.c.id == bindparam("x")).values(newer)
