@@ -10,7 +10,6 @@ step of a transaction that is led from the event loop would be one.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
@@ -27,7 +26,6 @@ WRITE_IT = "write postgresql://user:password@host:port/name or sqlite:///path"
 ANSWER_SECONDS = 15.0  # how long a statement may take, waiting for locks included
 PATIENT_SECONDS = 24 * 3600.0
 CONNECT_SECONDS = 5
-ASK_SECONDS = 1.0
 
 # SQLSTATE of PostgreSQL, by its beginning. Away: connection, read-only standby, login, no such database, a lost race,
 # no resources, locked, shutdown, I/O, and a table or column that a migration has not made yet.
@@ -60,7 +58,8 @@ class Database:
         if not self.is_sqlite:
             connect_args = {"timeout": CONNECT_SECONDS, "command_timeout": answer_seconds}
         self._engine: AsyncEngine = create_async_engine(
-            parsed, pool_size=pool_size, max_overflow=pool_size, connect_args=connect_args
+            parsed, pool_size=pool_size, max_overflow=pool_size, pool_pre_ping=not self.is_sqlite,
+            connect_args=connect_args,
         )  # fmt: skip
         self._beside: _Beside | None = None
         if self.is_sqlite:
@@ -69,8 +68,6 @@ class Database:
                 parsed.set(drivername="sqlite+pysqlite"), pool_size=pool_size, connect_args=connect_args
             )
             self._beside = _Beside(_prepare(direct), ThreadPoolExecutor(pool_size, "sqlite"))
-        else:
-            event.listen(self._engine.sync_engine, "checkout", _ask_postgresql)
 
     async def writing(self, work: Callable[[Connection], Result]) -> Result:
         """All that `work` does is one transaction; it is durable when this ends without an error."""
@@ -167,21 +164,6 @@ def _prepare_sqlite(connection: Any, _: Any) -> None:
 def _begin_sqlite(connection: Any) -> None:
     writes = connection.get_execution_options().get("headrace_write", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-
-def _ask_postgresql(connection: Any, record: Any, _: Any) -> None:
-    """Whether the connection still works, before it is used. To ask takes as long as a small transaction, so not each
-    time: one that the server closed is known without."""
-    now = time.monotonic()
-    if connection.driver_connection.is_closed():
-        raise exc.InvalidatePoolError
-    if now < record.info.get("ask_again", 0.0):
-        return
-    try:
-        connection.ping()
-    except connection.dbapi.Error as error:
-        raise exc.InvalidatePoolError from error
-    record.info["ask_again"] = now + ASK_SECONDS
 
 
 @contextmanager
