@@ -148,6 +148,8 @@ class Archive:
         done = Applied()
         rows: dict[tuple[str, str, int, int], Row] = {}
         letters: list[dict[str, Any]] = []
+        if not self._database.is_sqlite:
+            connection.exec_driver_sql(BY_KEY)
         held = self._held(connection, {event.execution_id for _, event in entries})
         for entry_id, event in entries:
             x = held.get(event.execution_id)
@@ -233,7 +235,7 @@ def _upsert(statement: Any, columns: Sequence[str]) -> UpdateBase:
 def _update(columns: Sequence[str]) -> UpdateBase:
     """What is new replaces what is known of an execution, except the start: one that is opened again after a loss began
     when it began. The next run has a start of its own."""
-    newer: dict[str, Any] = {name: bindparam(name) for name in columns}
+    newer: dict[str, Any] = {name: bindparam(name, type_=executions.c[name].type) for name in columns}
     if "started_ms" in newer:
         newer["started_ms"] = func.coalesce(executions.c.started_ms, newer["started_ms"])
     return update(executions).where(executions.c.id == bindparam("x")).values(newer)
@@ -257,6 +259,12 @@ COLUMNS = {
 # By the state as events have it: its name, and where its time and its detail belong.
 WRITTEN = {state.value: (state.name, *COLUMNS.get(state, ("", ""))) for state in NodeState}
 
+
+# To PostgreSQL: all rows of this transaction are found by their keys. A plan that reads whole tables, made while they
+# were small, would be kept while they grow.
+BY_KEY = "SELECT " + ", ".join(
+    f"set_config('enable_{way}', 'off', true)" for way in ("seqscan", "hashjoin", "mergejoin")
+)
 
 # Statements that every batch needs are built once: to build one takes as long as to execute it.
 CURSOR = select(partitions.c.cursor).where(partitions.c.number == bindparam("p"))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import text
 
 from headrace.errors import RecordUnavailable
 from headrace.model.messages import Change
@@ -339,3 +340,23 @@ async def test_many_executions_in_one_batch(database: Database) -> None:
     done = await Archive(database).apply(0, 1, entries)
     assert (done.applied, len(done.ended)) == (1200, 1200)
     assert len(await rows(database, executions, status="COMPLETED")) == len(await rows(database, attempts)) == 1200
+
+
+@pytest.mark.parametrize("kind", ["postgresql"], indirect=True)
+async def test_no_table_is_read_as_a_whole_however_small(database: Database) -> None:
+    """PostgreSQL would keep this plan while the table grows."""
+
+    async def whole_reads() -> int:
+        async with database.read() as connection:
+            await connection.execute(text("SELECT pg_stat_force_next_flush()"))
+        async with database.read() as connection:
+            query = "SELECT sum(seq_scan) FROM pg_stat_user_tables WHERE relname IN ('executions', 'attempts')"
+            return int((await connection.execute(text(query))).scalar_one())
+
+    (_, one), (_, other) = [await chain(database) for _ in range(2)]
+    async with database.write() as connection:
+        await connection.execute(text("ANALYZE executions, attempts"))
+    before = await whole_reads()
+    entries = [events.next(Change("a", "Q", 1), status="R") for events in (one, other)]
+    assert (await Archive(database).apply(0, 1, entries)).applied == 2
+    assert await whole_reads() == before

@@ -102,6 +102,17 @@ async def test_with_postgresql_stopped_every_call_says_so_and_works_again(
 
 
 @pytest.mark.parametrize("kind", ["postgresql"], indirect=True)
+async def test_connections_that_postgresql_closed_fail_no_call(postgres: Postgres, database: Database) -> None:
+    calls = await writes(database)
+    await asyncio.gather(*(call() for call in reads(database)))  # several connections in the pool
+    postgres.stop()
+    postgres.start()
+    for call in calls:
+        await call()
+    await asyncio.gather(*(call() for call in reads(database)))
+
+
+@pytest.mark.parametrize("kind", ["postgresql"], indirect=True)
 async def test_postgresql_stops_in_the_middle_of_a_transaction(postgres: Postgres, database: Database) -> None:
     async def stopped_inside() -> None:
         async with database.write() as connection:
