@@ -97,7 +97,8 @@ class Worker:
                 await stop.wait()
                 offering.cancel()
                 await self._stop_fetching(fetchers)
-                log.info("taking no more work", running=len(self._running))
+                if self._running:
+                    log.info("taking no more work", running=len(self._running))
                 await self._drain()
                 for task in watchers:
                     task.cancel()
