@@ -65,8 +65,9 @@ class Database:
         if self.is_sqlite:
             _prepare(self._engine.sync_engine)
             direct = create_engine(
-                parsed.set(drivername="sqlite+pysqlite"), pool_size=pool_size, connect_args=connect_args
-            )
+                parsed.set(drivername="sqlite+pysqlite"), pool_size=pool_size, connect_args=connect_args,
+                pool_use_lifo=True,  # each connection has a cache of its own: few of them stay warm, and small
+            )  # fmt: skip
             self._beside = _Beside(_prepare(direct), ThreadPoolExecutor(pool_size, "sqlite"))
 
     async def writing(self, work: Callable[[Connection], Result]) -> Result:
