@@ -46,6 +46,13 @@ async def test_the_transaction_that_accepts_a_start_takes_its_epoch(
         await running_as_recorded(store, database, graphs)
 
 
+async def test_what_was_accepted_is_opened_before_the_service_ends(store: HotStore, database: Database) -> None:
+    async with Service(database, store, quick_settings()) as service:
+        graphs = await submitted(service, 300)
+    found = await store.executions(list(graphs))
+    assert {one.status if one else None for one in found} == {ExecutionState.RUNNING}
+
+
 async def test_a_place_that_is_lost_before_it_is_opened_is_taken_anew(
     store: HotStore, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

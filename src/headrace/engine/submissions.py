@@ -53,8 +53,10 @@ class Submissions:
 
     @asynccontextmanager
     async def at_rest(self) -> AsyncIterator[None]:
-        """Between two batches, where it may be cancelled: a transaction that is cut off may keep SQLite locked."""
+        """Between two batches, with all opened that was accepted. Here it may be cancelled: a transaction that is cut
+        off may keep SQLite locked."""
         async with self._committing, self._opening:
+            await self._open_accepted()
             yield
 
     async def run(self) -> None:
@@ -107,31 +109,36 @@ class Submissions:
                     answer.set_exception(error)
             return
         for (submission, answer), result in zip(batch, results, strict=True):
-            if isinstance(result, Accepted) and result.is_new and submission.execution_id in epochs:
-                self._open_fresh(submission, result.definition_id, epochs[submission.execution_id])
-            elif isinstance(result, Accepted) and result.is_new and submission.input_text is not None:
-                self.open_soon(submission.execution_id, tokens[submission.execution_id])
+            if isinstance(result, Accepted) and result.is_new and submission.input_text is not None:
+                name = submission.execution_id
+                if name in epochs:
+                    self._reserved[name] = _fresh(submission, result.definition_id), epochs[name]
+                    self._inputs[name] = submission.input_text
+                    self._accepted.set()
+                else:
+                    self.open_soon(name, tokens[name])
             if not answer.done():
                 answer.set_result(result)
-
-    def _open_fresh(self, accepted: Submission, definition_id: str, epoch: str) -> None:
-        execution_id, input_text = accepted.execution_id, accepted.input_text or "{}"
-        fresh = Wanted(execution_id, 1, "", "", False, definition_id, accepted.created_ms, 0, accepted.traceparent)
-        self._reserved[execution_id], self._inputs[execution_id] = (fresh, epoch), input_text
-        self._accepted.set()
 
     async def _open(self) -> None:
         while True:
             await self._accepted.wait()
-            self._accepted.clear()
-            ids, self._to_open = self._to_open, {}
-            fresh, self._reserved = self._reserved, {}
-            inputs, self._inputs = self._inputs, {}
             async with self._opening:
-                if fresh:
-                    await _opened(self._opener.open_reserved(fresh, inputs), len(fresh))
-                if ids:
-                    await _opened(self._opener.open(ids), len(ids))
+                await self._open_accepted()
+
+    async def _open_accepted(self) -> None:
+        self._accepted.clear()
+        ids, self._to_open = self._to_open, {}
+        fresh, self._reserved = self._reserved, {}
+        inputs, self._inputs = self._inputs, {}
+        if fresh:
+            await _opened(self._opener.open_reserved(fresh, inputs), len(fresh))
+        if ids:
+            await _opened(self._opener.open(ids), len(ids))
+
+
+def _fresh(one: Submission, definition_id: str) -> Wanted:
+    return Wanted(one.execution_id, 1, "", "", False, definition_id, one.created_ms, 0, one.traceparent)
 
 
 async def _opened(opening: Awaitable[object], count: int) -> None:
